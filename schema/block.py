@@ -1,0 +1,81 @@
+"""The launch block of a selection, out of a launch program.  Standard library only, for the quick path of ``--export-shell``.
+
+A launch program is the recipe's launch list, quoted line by line once, with the condition of each line beside it::
+
+    {"id": …, "axes": […], "header": [LINE, …], "paragraphs": [{"comments": [LINE, …], "join": "\\n", "lines": [LINE, …]}, …]}
+    LINE = {"text": …, "when": {axis: [options]}}
+
+The block is the text of the lines whose condition holds: a paragraph's lines joined by its ``join`` under its comments, the
+paragraphs parted by an empty line, the header on top.  A paragraph of which no line is left goes with its comments.  The page's script does the same with the same data and nothing else, so the two can not differ.  A line that sets a
+variable carries ``"env": [name, word]`` too, one of the serve command ``"argv": [word, …]``: what it means beside its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from schema.quoting import Piece
+from schema.selecting import Selection, holds, reachable
+
+Program = Mapping[str, Any]
+
+
+def render(program: Program, selection: Mapping[str, str]) -> str:
+    """The launch block, ending with a newline."""
+    paragraphs = []
+    for paragraph in program["paragraphs"]:
+        lines = _texts(paragraph["lines"], selection)
+        if lines:
+            comments = _texts(paragraph["comments"], selection)
+            paragraphs.append("\n".join([*comments, paragraph["join"].join(lines)]))
+    return "\n".join([*_texts(program["header"], selection), "\n\n".join(paragraphs)]) + "\n"
+
+
+def environment(program: Program, selection: Mapping[str, str]) -> dict[str, str]:
+    """The variables that the block sets, in order, with the values that the served process sees."""
+    values: dict[str, str] = {}
+    for line in _lines(program, selection):
+        if "env" in line:
+            name, word = line["env"]
+            values[name] = _value(word, values)
+    return values
+
+
+def argv(program: Program, selection: Mapping[str, str]) -> list[str]:
+    """The serve command as the process receives it, its own name included."""
+    values = environment(program, selection)
+    return [_value(word, values) for line in _lines(program, selection) for word in line.get("argv", ())]
+
+
+def describe(program: Program) -> dict[str, Any]:
+    """What ``recipe.json`` and ``--export-json`` hold: every reachable selection with its environment, argv and block."""
+    return {
+        "id": program["id"],
+        "selections": [
+            {
+                "selection": selection,
+                "env": environment(program, selection),
+                "argv": argv(program, selection),
+                "shell": render(program, selection),
+            }
+            for selection in selections(program)
+        ],
+    }
+
+
+def selections(program: Program) -> list[Selection]:
+    """Every reachable selection."""
+    return list(reachable(program["axes"]))
+
+
+def _texts(lines: Sequence[Mapping[str, Any]], selection: Mapping[str, str]) -> list[str]:
+    return [line["text"] for line in lines if holds(line["when"], selection)]
+
+
+def _lines(program: Program, selection: Mapping[str, str]) -> list[Mapping[str, Any]]:
+    return [line for part in program["paragraphs"] for line in part["lines"] if holds(line["when"], selection)]
+
+
+def _value(word: Sequence[Piece], values: Mapping[str, str]) -> str:
+    return "".join(piece if isinstance(piece, str) else values[piece["var"]] for piece in word)

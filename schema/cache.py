@@ -1,0 +1,73 @@
+"""What was made from files that have not changed since: kept beside the repository, in ``.cookbook-cache/``.
+
+An entry is named by a digest of all that it was made from, so a stale one is never found.  Standard library only.  A cache that
+can not be written (a read-only checkout) is no cache, and no error; one that can not be read is made anew.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import blake2b
+from pathlib import Path
+
+FOLDER = ".cookbook-cache"
+
+
+def digest(*parts: bytes) -> str:
+    """A name for the sequence of parts: other parts, or the same ones cut elsewhere, give another name."""
+    total = blake2b(digest_size=20)
+    for part in parts:
+        total.update(len(part).to_bytes(8, "little"))
+        total.update(part)
+    return total.hexdigest()
+
+
+def fingerprint(folder: str, suffixes: tuple[str, ...] = (".py", ".yaml")) -> str:
+    """A digest of the source files under a folder: what a cached thing was made by."""
+    parts = []
+    for directory, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(files):
+            if name.endswith(suffixes):
+                with open(os.path.join(directory, name), "rb") as file:
+                    parts += [name.encode(), file.read()]
+    return digest(*parts)
+
+
+def read(root: Path | str, kind: str, name: str) -> bytes | None:
+    """An entry, or None."""
+    try:
+        with open(os.path.join(root, FOLDER, kind, name), "rb") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def write(root: Path | str, kind: str, name: str, content: bytes) -> None:
+    """Keep an entry.  A reader sees all of it or nothing."""
+    folder = os.path.join(root, FOLDER, kind)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        write_atomically(os.path.join(folder, name), content)
+    except OSError:
+        pass
+
+
+def write_atomically(path: Path | str, content: bytes, mode: int = 0o666) -> None:
+    """Write a file so that at every moment the path holds the old content or the new, never a part.
+
+    ``mode`` is reduced by the umask.  Raises :class:`OSError`, and then leaves nothing behind.
+    """
+    target = os.path.realpath(path)
+    temporary = f"{target}.{os.getpid()}.tmp"
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(temporary, target)
+    except OSError:
+        try:
+            os.unlink(temporary)
+        except OSError:
+            pass
+        raise

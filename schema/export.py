@@ -1,0 +1,71 @@
+"""Recipes for programs and for the terminal: the JSON Schema, the listing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from schema import vocabulary
+from schema.block import selections
+from schema.facts import badge
+from schema.loading import ROOT, LoadedRecipe, load_all
+from schema.models import HardwareOption, Recipe, VariantOption
+from schema.problems import Problem
+
+SCHEMA_FILE = "schema/recipe.schema.json"
+
+
+def json_schema() -> str:
+    """The JSON Schema (2020-12) of ``recipe.yaml``, generated from the models."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Recipe.model_json_schema()}
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+
+
+def schema_problems(root: Path = ROOT) -> Iterator[Problem]:
+    """A problem if the committed JSON Schema is not the one that the models give."""
+    file = root / SCHEMA_FILE
+    try:
+        current = file.read_text(encoding="utf-8") == json_schema()
+    except (OSError, UnicodeDecodeError):
+        current = False
+    if not current:
+        cure = f"run: python build_site.py --schema -o {SCHEMA_FILE}"
+        yield Problem(SCHEMA_FILE, 1, 1, "", f"is not what the models give; {cure}")
+
+
+def hardware_names(loaded: LoadedRecipe) -> list[str]:
+    """The kinds of hardware that a recipe offers, in its order."""
+    options = [o for axis in loaded.recipe.axes for o in axis.options if isinstance(o, HardwareOption)]
+    return list(dict.fromkeys(option.hardware for option in options))
+
+
+def precision_names(loaded: LoadedRecipe) -> list[str]:
+    """The precisions that a recipe offers, in its order."""
+    options = [o for axis in loaded.recipe.axes for o in axis.options if isinstance(o, VariantOption)]
+    return list(dict.fromkeys(option.precision for option in options))
+
+
+def default_status(loaded: LoadedRecipe) -> str:
+    """The best badge of any selection of a recipe."""
+    levels = {"verified": 0, "reported": 1, "failed": 2, "none": 3}
+    badges = [badge(loaded.recipe, selection) for selection in selections(loaded.program)]
+    return min(badges, key=lambda item: levels[item.level]).text
+
+
+def listing(root: Path = ROOT) -> str:
+    """A table of all recipes for the terminal."""
+    rows = [("RECIPE", "ENGINE", "HARDWARE", "PRECISION", "SELECTIONS", "STATUS")]
+    for loaded in load_all(root):
+        rows.append(
+            (
+                loaded.identity,
+                vocabulary.engines()[loaded.recipe.engine].title,
+                ", ".join(vocabulary.hardware()[name].title for name in hardware_names(loaded)),
+                ", ".join(vocabulary.precisions()[name].title for name in precision_names(loaded)),
+                str(len(selections(loaded.program))),
+                default_status(loaded),
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows)

@@ -1,0 +1,93 @@
+"""The closed vocabularies: hardware, engines, precisions, statuses.  One data file each, in ``schema/vocabulary/``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+from schema.problems import ProblemsError
+from schema.source import read_yaml
+
+FOLDER = Path(__file__).parent / "vocabulary"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """One kind of accelerator.  ``memory_gb``: one card's own memory in GB (1e9 bytes); ``card``: what one is called."""
+
+    title: str
+    vendor: str
+    card: str
+    memory_gb: int
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A serving engine: how its block passes environment, what it runs on, and the flags its facts are read from."""
+
+    title: str
+    program: str
+    environment: str
+    hardware: list[str]
+    container: str
+    port: int
+    facts: dict[str, list[str]]
+    switches: dict[str, list[str]] = field(default_factory=dict)
+    needs: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A number format of weights.  ``bits``: the width of one stored element, scales not counted."""
+
+    title: str
+    bits: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a figure came to be here; ``badge`` is shown for a selection that such evidence covers."""
+
+    title: str
+    badge: str
+    means: str
+
+
+def _entries(kind: type[T], file: str) -> dict[str, T]:
+    source = read_yaml(FOLDER / file, f"schema/vocabulary/{file}")
+    if not isinstance(source.data, dict):
+        raise ProblemsError([source.problem((), "must be a mapping of names to entries")])
+    entries = {}
+    for name, fields in source.data.items():
+        try:
+            entries[name] = kind(**fields)
+        except TypeError as error:
+            raise ProblemsError([source.problem((name,), f"is not a {kind.__name__.lower()} entry: {error}")]) from None
+    return entries
+
+
+@cache
+def hardware() -> dict[str, Hardware]:
+    """Every accelerator by the name recipes use."""
+    return _entries(Hardware, "hardware.yaml")
+
+
+@cache
+def engines() -> dict[str, Engine]:
+    """Every engine by the name recipes use."""
+    return _entries(Engine, "engines.yaml")
+
+
+@cache
+def precisions() -> dict[str, Precision]:
+    """Every precision by the name recipes use."""
+    return _entries(Precision, "precisions.yaml")
+
+
+@cache
+def statuses() -> dict[str, Status]:
+    """Every status of evidence by the name recipes use."""
+    return _entries(Status, "statuses.yaml")

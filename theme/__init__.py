@@ -1,0 +1,1 @@
+"""How a recipe looks: page bodies, charts, the MkDocs adapter, templates, styles and scripts."""

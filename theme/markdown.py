@@ -1,0 +1,72 @@
+"""Markdown to HTML, as the guides and the texts of recipes use it: CommonMark with tables, raw HTML shown as text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+
+def _highlighted(code: str, language: str, _attributes: str) -> str:
+    """Highlight a fenced block; an unknown language is shown plain, with the same frame."""
+    try:
+        lexer = get_lexer_by_name(language or "text", stripall=False, ensurenl=False)
+    except ClassNotFound:
+        lexer = get_lexer_by_name("text", ensurenl=False)
+    inner = highlight(code.rstrip("\n"), lexer, HtmlFormatter(nowrap=True))
+    return f'<pre tabindex="0"><code>{inner.rstrip()}\n</code></pre>'
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "typographer": False}).enable("table")
+    rules: Any = parser.renderer.rules
+
+    def fence(tokens: Any, index: int, options: Any, env: Any) -> str:
+        return f'<div class="highlight">{_highlighted(tokens[index].content, tokens[index].info.strip(), "")}</div>\n'
+
+    rules["fence"] = fence
+    rules["code_block"] = fence
+    rules["table_open"] = lambda *_: '<div class="cb-scroll" tabindex="0" role="region" aria-label="Table"><table>\n'
+    rules["table_close"] = lambda *_: "</table></div>\n"
+    return parser
+
+
+def slug(text: str) -> str:
+    """The anchor of a heading: lower-case words joined by dashes."""
+    plain = unicodedata.normalize("NFKD", re.sub(r"[`*_\[\]]", "", text)).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-") or "section"
+
+
+def inline(text: str) -> Markup:
+    """One paragraph's worth of Markdown, without the paragraph."""
+    return Markup(_parser().renderInline(text))  # noqa: S704 - raw HTML is off in the parser
+
+
+def block(text: str, taken: set[str] | None = None) -> tuple[Markup, list[tuple[int, str, str]]]:
+    """A stretch of Markdown; returns its HTML and its headings as (level, anchor, title).
+
+    ``taken`` holds the anchors used so far on the page, and grows.
+    """
+    parser = _parser()
+    tokens = parser.parse(text)
+    taken = set() if taken is None else taken
+    headings = []
+    for opening, content in zip(tokens, tokens[1:]):
+        if opening.type == "heading_open":
+            anchor = base = slug(content.content)
+            number = 2
+            while anchor in taken:
+                anchor, number = f"{base}-{number}", number + 1
+            taken.add(anchor)
+            opening.attrSet("id", anchor)
+            headings.append((int(opening.tag[1:]), anchor, content.content))
+    return Markup(parser.renderer.render(tokens, parser.options, {})), headings  # noqa: S704 - as above
