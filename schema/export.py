@@ -46,11 +46,13 @@ def precision_names(loaded: LoadedRecipe) -> list[str]:
     return list(dict.fromkeys(option.precision for option in options))
 
 
-def default_status(loaded: LoadedRecipe) -> str:
-    """The best badge of any selection of a recipe."""
-    levels = {"verified": 0, "reported": 1, "failed": 2, "none": 3}
+def status(loaded: LoadedRecipe) -> tuple[str, str]:
+    """The best badge of any selection of a recipe, as level and text; the text says of how many, if it is not all."""
+    levels = ("verified", "reported", "failed", "none")
     badges = [badge(loaded.recipe, selection) for selection in selections(loaded.program)]
-    return min(badges, key=lambda item: levels[item.level]).text
+    best = min(badges, key=lambda item: levels.index(item.level))
+    count = sum(item.level == best.level for item in badges)
+    return best.level, best.text if count == len(badges) else f"{best.text} ({count} of {len(badges)})"
 
 
 def listing(root: Path = ROOT) -> str:
@@ -64,7 +66,7 @@ def listing(root: Path = ROOT) -> str:
                 ", ".join(vocabulary.hardware()[name].title for name in hardware_names(loaded)),
                 ", ".join(vocabulary.precisions()[name].title for name in precision_names(loaded)),
                 str(len(selections(loaded.program))),
-                default_status(loaded),
+                status(loaded)[1],
             )
         )
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

@@ -38,8 +38,9 @@ def draw(table: Table, chart: Chart) -> Markup:
     keys = "".join(f'<li class="cb-s{series}">{escape(column.title)}</li>' for series, column in enumerate(columns))
     caption = escape(chart.title) + (f" <small>{escape(about)}</small>" if about else "")
     legend = f'<ul class="cb-legend">{keys}</ul>' if len(columns) > 1 else ""
+    single = " cb-single" if len(columns) == 1 else ""
     return Markup(  # noqa: S704 - escaped
-        f'<figure class="cb-chart"><figcaption>{caption}</figcaption>{legend}'
+        f'<figure class="cb-chart{single}"><figcaption>{caption}</figcaption>{legend}'
         f'<svg width="100%" height="{y - _BETWEEN}" role="img" aria-label="{escape(chart.title)}: the figures of the table">'
         f"{''.join(parts)}</svg></figure>"
     )

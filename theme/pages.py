@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -144,8 +145,9 @@ class View:
         precisions = [vocabulary.precisions()[name].title for name in precision_names(self.loaded)]
         context = launch_facts(self.engine, self.argv).get("context_tokens")
         served = f"{int(context):,} tokens served" if context else f"{model.context_tokens:,} tokens"
+        inputs = f"{' and '.join(filter(None, [', '.join(model.inputs[:-1]), model.inputs[-1]]))} input" if len(model.inputs) > 1 else f"{model.inputs[0]} only"
         kind = {"moe": "MoE", "dense": "dense"}[model.kind]
-        return [f"{kind} {size}", served, " / ".join(precisions), self.engine.title, ", ".join(model.inputs)]
+        return [f"{kind} {size}", served, " / ".join(precisions), self.engine.title, inputs]
 
     @property
     def pending(self) -> list[str]:
@@ -257,7 +259,7 @@ class View:
         words = self.argv if words is None else words
         body = {
             "model": served_name(self.engine, words),
-            "messages": [{"role": "user", "content": "Write a function that reverses a linked list."}],
+            "messages": [{"role": "user", "content": "Reverse a linked list in C."}],
         }
         return (
             f"curl http://localhost:{port(self.engine, words)}/v1/chat/completions \\\n"
@@ -390,11 +392,16 @@ def _result(result: Result | None) -> ArmResult | None:
     if result.detail:
         parts.append(result.detail)
     if result.passed is not None and result.of is not None:
-        parts.append(f"{result.passed:,}/{result.of:,}")
-        good = result.passed == result.of if good is None else good
+        share = "" if result.passed == result.of else f" ({_share(result.passed, result.of)})"
+        parts.append(f"{result.passed:,}/{result.of:,}{share}")
+        good = (result.passed == result.of or None) if good is None else good
     if result.value is not None:
         parts.append(figure(interval(result.value)))
-    return ArmResult(", ".join(parts), good)
+    return ArmResult(" · ".join(parts), good)
+
+
+def _share(passed: int, of: int) -> str:
+    return f"{Decimal(passed) / of:.3f}"
 
 
 def _billions(count: Any) -> str:

@@ -1,0 +1,154 @@
+"""All recipes as pages, each made once and kept until something it is made from changes.
+
+What is kept (see :mod:`schema.cache`) is named by a digest of the recipe's own files, of the code and templates, and of what the
+checks look at elsewhere in the repository.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cache as remember
+from pathlib import Path
+from typing import Any
+
+from schema import cache
+from schema.block import describe, render
+from schema.loading import load, recipe_files
+from schema.models import ImageOption, Recipe
+from schema.problems import Problem, ProblemsError, did_you_mean
+from schema.selecting import resolve
+from theme.finder import Card, card, card_data, card_from
+from theme.pages import RecipePage, recipe_page
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A recipe, ready to be written: its page, the files beside it, its card."""
+
+    page: RecipePage
+    launch: str
+    """``launch.sh``: the block of the default selection."""
+    data: str
+    """``recipe.json``."""
+    card: Card
+    order: int
+    related: list[str]
+    pins: dict[str, str]
+    """What the images pin, as ``"vLLM commit"`` to the commit, for hand-written pages."""
+
+
+def read_book(root: Path) -> list[Entry]:
+    """Every recipe of a repository, in the order of lists.  Raises :class:`ProblemsError` with the problems of all."""
+    code = _code(root)
+    around = _around(root)
+    entries: list[Entry] = []
+    problems: list[Problem] = []
+    files = recipe_files(root)
+    identities = {f"{file.parent.parent.name}/{file.parent.name}" for file in files}
+    for file in files:
+        try:
+            entries.append(_entry(file, root, code, around, identities))
+        except ProblemsError as error:
+            problems += error.problems
+    if problems:
+        raise ProblemsError(problems)
+    return sorted(entries, key=lambda entry: (entry.order, entry.page.identity.casefold()))
+
+
+def _entry(file: Path, root: Path, code: str, around: str, identities: Iterable[str]) -> Entry:
+    name = _digest(file, code, around)
+    kept = cache.read(root, "pages", name) if name else None
+    if kept is not None:
+        try:
+            entry = _unpack(json.loads(kept))
+        except (ValueError, TypeError, KeyError):
+            entry = None
+        # Whether a related recipe exists is the one check that looks at other recipes.
+        if entry and all(identity in identities for identity in entry.related):
+            return entry
+    loaded = load(file, root)
+    described = describe(loaded.program)
+    entry = Entry(
+        page=recipe_page(loaded, root),
+        launch=render(loaded.program, resolve(loaded.program["axes"], {})),
+        data=json.dumps(described, indent=1, ensure_ascii=False) + "\n",
+        card=card(loaded),
+        order=loaded.recipe.order,
+        related=loaded.recipe.related,
+        pins=_pins(loaded.recipe),
+    )
+    if name:
+        cache.write(root, "pages", name, json.dumps(_pack(entry), ensure_ascii=False).encode())
+    return entry
+
+
+def _pins(recipe: Recipe) -> dict[str, str]:
+    pins = {}
+    for axis in recipe.axes:
+        for option in axis.options:
+            for component in option.components if isinstance(option, ImageOption) else []:
+                for field in ("version", "commit"):
+                    if value := getattr(component, field):
+                        pins[f"{component.name} {field}"] = value
+    return pins
+
+
+def _pack(entry: Entry) -> dict[str, Any]:
+    return {**asdict(entry), "card": card_data(entry.card)}
+
+
+def _unpack(data: dict[str, Any]) -> Entry:
+    page = data["page"]
+    search = [(anchor, title, text) for anchor, title, text in page["search"]]
+    return Entry(**{**data, "page": RecipePage(**{**page, "search": search}), "card": card_from(data["card"])})
+
+
+def _digest(file: Path, code: str, around: str) -> str | None:
+    """The name under which a recipe's entry is kept; None if its files can not be read, which loading will explain."""
+    parts = [code.encode(), around.encode(), str(file).encode()]
+    for path in (file, file.parent / "guide.md"):
+        try:
+            parts.append(path.read_bytes() if path.stat().st_size <= 1_000_000 else b"")
+        except OSError:
+            parts.append(b"")
+    return cache.digest(*parts)
+
+
+@remember
+def _code_of(root: str, changed: float) -> str:
+    return cache.fingerprint(os.path.join(root, "schema")) + cache.fingerprint(
+        os.path.join(root, "theme"), (".py", ".html", ".md")
+    )
+
+
+def _code(root: Path) -> str:
+    """A digest of the code and templates that make the pages."""
+    here = Path(__file__).parent.parent
+    newest = max(path.stat().st_mtime for folder in ("schema", "theme") for path in (here / folder).rglob("*") if path.is_file())
+    return _code_of(str(here), newest)
+
+
+def _around(root: Path) -> str:
+    """A digest of what recipes refer to outside their folder: which paths there are, and what the profiles say."""
+    parts = []
+    for folder in ("fixes", "ports", "benchmarks", "tests"):
+        for directory, folders, files in os.walk(root / folder):
+            folders[:] = sorted(name for name in folders if not name.startswith((".", "__pycache__")))
+            parts += [os.path.join(directory, name).encode() for name in [*folders, *sorted(files)]]
+    for file in sorted((root / "fixes").glob("**/*.json")):
+        try:
+            parts.append(file.read_bytes())
+        except OSError:
+            parts.append(b"")
+    return cache.digest(*parts)
+
+
+def unknown_recipe(identity: str, entries: Iterable[Entry]) -> str | None:
+    """Why an id names no recipe, or None if it does."""
+    known = [entry.page.identity for entry in entries]
+    return None if identity in known else f"no recipe {identity}{did_you_mean(identity, known)}"
+
+

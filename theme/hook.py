@@ -1,0 +1,187 @@
+"""The MkDocs adapter: adds to the hand-written pages of ``site/`` all that is drawn from data.
+
+Recipe pages are no MkDocs pages.  MkDocs renders one frame, as a page at the same depth, and each recipe's title, description and
+body are put into it when the build is done; a thousand recipes cost one page of MkDocs.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))  # mkdocs runs hooks without the configuration's folder on the path
+
+from mkdocs.exceptions import PluginError  # noqa: E402
+from mkdocs.plugins import event_priority  # noqa: E402
+from mkdocs.structure.files import File, InclusionLevel  # noqa: E402
+
+from schema.problems import ProblemsError  # noqa: E402
+from theme import packs, reference  # noqa: E402
+from theme.book import Entry, read_book, unknown_recipe  # noqa: E402
+from theme.finder import finder, llms_txt, recipes_json  # noqa: E402
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.livereload import LiveReloadServer
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+log = logging.getLogger("mkdocs.hooks.cookbook")
+
+FRAME = "recipes/_owner/_name.md"
+_TITLE, _ABOUT, _BODY = "cookbook-frame-title", "cookbook-frame-about", "cookbook-frame-body"
+_RECIPE_LINK = re.compile(r"\]\(recipe:([^)\s#]+)(#[^)\s]*)?\)")
+
+_PIN = re.compile(r"\{\{ *([\w.-]+/[\w.-]+): *([^}]+?) *\}\}")
+
+
+class _Build:
+    """What one build hands from event to event."""
+
+    entries: list[Entry] = []  # noqa: RUF012 - replaced whole, never changed
+    frame: str = ""
+    root: Path = ROOT
+
+
+_DRAWN: dict[str, Callable[[], str]] = {
+    "<!-- finder -->": lambda: finder([entry.card for entry in _Build.entries]),
+    "<!-- fields -->": reference.fields,
+    "<!-- statuses -->": reference.statuses_table,
+}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Take the repository from where mkdocs.yml lies."""
+    _Build.root = Path(config.config_file_path).parent if config.config_file_path else ROOT
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Read all recipes; add the frame, and the pages of fix profiles and ports."""
+    try:
+        _Build.entries = read_book(_Build.root)
+        pages = packs.pages(_Build.root)
+    except ProblemsError as error:
+        raise PluginError("\n".join(["the recipes have problems:", *map(str, error.problems)])) from None
+    meta = {"title": _TITLE, "description": _ABOUT, "hide": ["navigation", "toc"], "search": {"exclude": True}, "script": "builder.js"}
+    frame = f"---\n{json.dumps(meta)}\n---\n\n# {_TITLE}\n\n{_BODY}\n"
+    files.append(File.generated(config, FRAME, content=frame, inclusion=InclusionLevel.NOT_IN_NAV))
+    for path, content in pages.items():
+        files.append(File.generated(config, path, content=content, inclusion=InclusionLevel.NOT_IN_NAV))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Draw what hand-written pages ask for, resolve their ``recipe:OWNER/NAME`` links, and put in what recipes pin."""
+    up = "../" * page.url.count("/")
+
+    def link(match: re.Match[str]) -> str:
+        if why := unknown_recipe(match[1], _Build.entries):
+            log.warning("%s: link to recipe:%s: %s", page.file.src_uri, match[1], why)
+        return f"]({up}recipes/{match[1]}/{match[2] or ''})"
+
+    def pin(match: re.Match[str]) -> str:
+        entry = next((entry for entry in _Build.entries if entry.page.identity == match[1]), None)
+        if entry is None or match[2] not in entry.pins:
+            log.warning("%s: %s: no such pin of a recipe", page.file.src_uri, match[0])
+            return match[0]
+        return entry.pins[match[2]]
+
+    markdown = _PIN.sub(pin, _RECIPE_LINK.sub(link, markdown))
+    for mark, draw in _DRAWN.items():
+        if mark in markdown:
+            markdown = markdown.replace(mark, draw())
+    return markdown
+
+
+def on_post_page(output: str, page: Page, **_: Any) -> str:
+    """Keep the frame, and write no page for it."""
+    if page.file.src_uri != FRAME:
+        return output
+    _Build.frame = output
+    return ""
+
+
+def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
+    """List recipes in the site map; without an address of the site there is nothing a site map could say."""
+    if template_name != "sitemap.xml":
+        return output_content
+    if not config.site_url:
+        return ""
+    base = config.site_url.rstrip("/")
+    own = re.compile(r"\s*<url>\s*<loc>[^<]*/recipes/_owner/_name/</loc>.*?</url>", re.DOTALL)
+    listed = "".join(f"\n    <url><loc>{base}/recipes/{entry.page.identity}/</loc></url>" for entry in _Build.entries)
+    return own.sub("", output_content).replace("</urlset>", f"{listed}\n</urlset>")
+
+
+@event_priority(-90)
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write the recipe pages, what lies beside them, and the listings; add the recipes to the search index."""
+    site = Path(config.site_dir)
+    frame = _Frame(_Build.frame)
+    found: list[dict[str, str]] = []
+    for entry in _Build.entries:
+        page = entry.page
+        folder = site / "recipes" / page.identity
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "index.html").write_text(frame.filled(page.identity, page.description, page.body), "utf-8")
+        (folder / "index.md").write_text(page.markdown, "utf-8")
+        (folder / "launch.sh").write_text(entry.launch, "utf-8")
+        (folder / "recipe.json").write_text(entry.data, "utf-8")
+        found += [
+            {"location": f"recipes/{page.identity}/{f'#{anchor}' if anchor else ''}", "title": title, "text": html.escape(text)}
+            for anchor, title, text in page.search
+        ]
+    cards = [entry.card for entry in _Build.entries]
+    (site / "recipes.json").write_text(recipes_json(cards), "utf-8")
+    (site / "llms.txt").write_text(llms_txt(cards, config.site_name, config.site_description or ""), "utf-8")
+    index = site / "search" / "search_index.json"
+    if index.is_file():
+        data = json.loads(index.read_text("utf-8"))
+        data["docs"] += found
+        index.write_text(json.dumps(data, ensure_ascii=False, separators=(",", ":")), "utf-8")
+
+
+def on_serve(server: LiveReloadServer, config: MkDocsConfig, **_: Any) -> LiveReloadServer:
+    """Build again when a recipe, a template, a style sheet, a fix or a port changes."""
+    for folder in ("recipes", "theme", "schema/vocabulary", "fixes", "ports"):
+        if (_Build.root / folder).is_dir():
+            server.watch(str(_Build.root / folder))
+    return server
+
+
+class _Frame:
+    """The rendered frame, cut where a recipe's own text goes."""
+
+    _marks = re.compile(rf"<h1[^>]*>{_TITLE}.*?<p>{_BODY}</p>|{_TITLE}|{_ABOUT}|recipes/_owner/_name", re.DOTALL)
+
+    def __init__(self, text: str) -> None:
+        self._pieces = self._marks.split(text)
+        self._kinds = [self._kind(match[0]) for match in self._marks.finditer(text)]
+
+    @staticmethod
+    def _kind(mark: str) -> str:
+        if mark.endswith(f"<p>{_BODY}</p>"):
+            return "body"
+        return {_TITLE: "title", _ABOUT: "about"}.get(mark, "place")
+
+    def filled(self, identity: str, about: str, body: str) -> str:
+        """The whole page of a recipe."""
+        words = {
+            "title": html.escape(identity),
+            "about": html.escape(about),
+            "place": f"recipes/{identity}",
+            "body": body,
+        }
+        out = [self._pieces[0]]
+        for kind, piece in zip(self._kinds, self._pieces[1:]):
+            out += (words[kind], piece)
+        return "".join(out)

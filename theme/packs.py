@@ -1,0 +1,40 @@
+"""Pages of fix profiles and of ports, drawn from their folders: Markdown for MkDocs.
+
+``fixes/profiles/NAME.json`` and ``fixes/FIX/fix.json`` give ``fixes/NAME.md``; ``ports/**/PORT.md`` is shown as it is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schema.fixes import Profile, profiles, read_fix
+from schema.source import read_text
+
+
+def pages(root: Path) -> dict[str, str]:
+    """Every such page: its path among the pages of the site, and its Markdown.  Raises ``ProblemsError``."""
+    made = {f"fixes/{profile.name}.md": profile_page(root, profile) for profile in profiles(root)}
+    for file in sorted((root / "ports").glob("**/PORT.md")):
+        place = file.parent.relative_to(root).as_posix()
+        made[f"{place}.md"] = read_text(file, f"{place}/PORT.md")
+    return made
+
+
+def profile_page(root: Path, profile: Profile) -> str:
+    """The page of a fix profile: the image it is for, its fixes in order, each with its cause and what is changed."""
+    lines = [f"# Fix profile {profile.name}", "", profile.summary, ""]
+    if profile.image:
+        lines += ["| The image must have | |", "|---|---|"]
+        lines += [f"| {component} | `{pin}` |" for component, pin in profile.image.items()]
+        lines.append("")
+    lines += ["| Order | Fix | |", "|---|---|---|"]
+    fixes = {name: read_fix(root, name) for name in [*profile.fixes, *profile.opt_in]}
+    for number, name in enumerate(profile.fixes, 1):
+        lines.append(f"| {number} | [{name}](#{name}) | {fixes[name].title} |")
+    lines += [f"| opt-in | [{name}](#{name}) | {fixes[name].title} |" for name in profile.opt_in]
+    for name, fix in fixes.items():
+        lines += ["", f"## {name} {{ #{name} }}", "", f"**What goes wrong.** {fix.symptom}", "", f"**Why.** {fix.cause}", ""]
+        lines += [f"**What is changed.** {fix.change}", ""]
+        lines += [f"Files: {', '.join(f'`{file}`' for file in fix.files)}", ""] if fix.files else []
+        lines += [f"Upstream: {', '.join(f'<{link}>' for link in fix.upstream)}", ""] if fix.upstream else []
+    return "\n".join(lines) + "\n"
