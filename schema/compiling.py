@@ -83,7 +83,7 @@ def compile_program(identity: str, recipe: Recipe) -> dict[str, Any]:
     for item in recipe.launch:
         when = condition(item.when)
         if isinstance(item, CommentItem):
-            comments.append({"text": f"# {item.comment}", "when": when})
+            comments.append({"text": _comment(item.comment), "when": when})
             continue
         before, kind = kind, "command" if isinstance(item, ServeItem | ArgItem) or (inline and isinstance(item, EnvItem)) else type(item).__name__
         if comments or kind != before or isinstance(item, RunItem):
@@ -119,18 +119,23 @@ def _header(identity: str, recipe: Recipe) -> list[Line]:
     engine = vocabulary.engines()[recipe.engine]
     lines: list[Line] = [
         {"text": "#!/usr/bin/env bash", "when": {}},
-        {"text": f"# {identity} on {engine.title}", "when": {}},
+        {"text": _comment(f"{identity} on {engine.title}"), "when": {}},
     ]
     for axis in recipe.axes:
         for option in axis.options:
             text = None
             if isinstance(option, HardwareOption):
-                text = f"# Hardware: {hardware_title(option)}"
+                text = f"Hardware: {hardware_title(option)}"
             elif isinstance(option, ImageOption):
-                text = f"# Image: {option.reference or components(option)}"
+                text = f"Image: {option.reference or components(option)}"
             if text:
-                lines.append({"text": text, "when": {axis.name: [option.name]}})
+                lines.append({"text": _comment(text), "when": {axis.name: [option.name]}})
     return lines
+
+
+def _comment(text: str) -> str:
+    """A comment: always one line, so that nothing in it can become a command."""
+    return f"# {' '.join(text.split())}"
 
 
 def hardware_title(option: HardwareOption) -> str:

@@ -6,6 +6,7 @@ names an axis, a result that names an arm, a file that must exist) is in :mod:`s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeAlias
@@ -63,7 +64,16 @@ def _number(value: Any) -> Any:
     return Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]")
+
+
+def _seen(text: str) -> str:
+    if match := _UNSEEN.search(text):
+        raise PydanticCustomError("unseen", "holds U+{code}, a character that can not be seen", {"code": f"{ord(match[0]):04X}"})
+    return text
+
+
+Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True), AfterValidator(_seen)]
 """Words for a reader: inline Markdown, and ``{{ … }}`` for figures that stand elsewhere in the recipe."""
 Name: TypeAlias = Annotated[str, _text(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "a name of letters, digits, dots, dashes and underscores, up to 64")]
 """A name that stands in URLs and on command lines."""
