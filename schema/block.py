@@ -1,13 +1,15 @@
-"""The launch block of a selection, out of a launch program.  Standard library only, for the quick path of ``--export-shell``.
+r"""The launch block of a selection, out of a launch program.  Standard library only, for the quick path of ``--export-shell``.
 
 A launch program is the recipe's launch list, quoted line by line once, with the condition of each line beside it::
 
-    {"id": …, "axes": […], "header": [LINE, …], "paragraphs": [{"comments": [LINE, …], "join": "\\n", "lines": [LINE, …]}, …]}
+    {"id": …, "axes": […], "header": [LINE, …], "paragraphs": [{"comments": [LINE, …], "join": "\n", "lines": [LINE, …]}, …]}
     LINE = {"text": …, "when": {axis: [options]}}
 
 The block is the text of the lines whose condition holds: a paragraph's lines joined by its ``join`` under its comments, the
-paragraphs parted by an empty line, the header on top.  A paragraph of which no line is left goes with its comments.  The page's script does the same with the same data and nothing else, so the two can not differ.  A line that sets a
-variable carries ``"env": [name, word]`` too, one of the serve command ``"argv": [word, …]``: what it means beside its text.
+paragraphs parted by an empty line, the header on top.  A paragraph of which no line is left goes with its comments.
+
+The page's script does the same with the same data and nothing else, so the two can not differ.  A line that sets a variable
+carries ``"env": [name, word]`` too, one of the serve command ``"argv": [word, …]``: what it means beside its text.
 """
 
 from __future__ import annotations

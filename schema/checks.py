@@ -24,6 +24,7 @@ from schema.models import (
     CommentItem,
     EnvItem,
     HardwareAxis,
+    ImageOption,
     LaunchItem,
     Recipe,
     RunItem,
@@ -73,7 +74,7 @@ def check_guide(recipe: Recipe, guide: str, name: str) -> Iterator[Problem]:
     for part in split(guide):
         if part.directive is None:
             for offset, expression in placeholders(part.text):
-                if expression in DIRECTIVES or expression.startswith("performance.") and expression.count(".") == 1:
+                if expression in DIRECTIVES or (expression.startswith("performance.") and expression.count(".") == 1):
                     yield problem(part.offset + offset, f"{{{{ {expression} }}}} must stand on a line of its own, not indented")
                     continue
                 try:
@@ -125,6 +126,8 @@ def _axes(recipe: Recipe, source: Source) -> Iterator[Problem]:
             if isinstance(axis, HardwareAxis) and axis.options[j].hardware not in hardware:
                 known = did_you_mean(axis.options[j].hardware, hardware)
                 yield source.problem((*place, "hardware"), f"{recipe.engine} does not run on {axis.options[j].hardware}{known}")
+            if isinstance(option, ImageOption) and not option.reference and not option.components:
+                yield source.problem(place, "needs a reference, or the components that are pinned inside")
             if isinstance(axis, HardwareAxis) and axis.options[j].cards % axis.options[j].nodes:
                 yield source.problem((*place, "cards"), "do not divide evenly over the nodes")
         defaults = axis.default if isinstance(axis.default, list) else []
@@ -141,7 +144,9 @@ def _axes(recipe: Recipe, source: Source) -> Iterator[Problem]:
             yield source.problem(("axes",), f"need exactly one axis of kind {kind}")
 
 
-def _offered(when: When | None, because: str | None, above: Mapping[str, list[str]], loc: Loc, source: Source) -> Iterator[Problem]:
+def _offered(
+    when: When | None, because: str | None, above: Mapping[str, list[str]], loc: Loc, source: Source
+) -> Iterator[Problem]:
     yield from _condition(when, above, loc, source)
     if when and not because:
         yield source.problem((*loc, "when"), "needs a because: say to the reader why it is not always offered")
@@ -228,7 +233,10 @@ def _item(item: LaunchItem, recipe: Recipe, loc: Loc, source: Source) -> Iterato
             if isinstance(piece, str) and (why := unspeakable(piece)):
                 yield source.problem((*loc, *place), f"holds {why}, which no process can receive")
             if isinstance(piece, dict) and engine.environment == "inline" and not isinstance(item, RunItem):
-                yield source.problem((*loc, *place), f"a block for {recipe.engine} sets its variables for the command alone, so none can be referred to")
+                yield source.problem(
+                    (*loc, *place),
+                    f"a block for {recipe.engine} sets its variables for the command alone, so none can be referred to",
+                )
             elif isinstance(piece, dict) and piece["var"] in declared and not isinstance(item, RunItem):
                 yield source.problem((*loc, *place), f"{piece['var']} is set outside the block: only a run step may refer to it")
     if isinstance(item, RunItem | ServeItem):
@@ -245,7 +253,9 @@ def _item(item: LaunchItem, recipe: Recipe, loc: Loc, source: Source) -> Iterato
             yield source.problem((*loc, "equals"), "needs a value")
         for place, word in _words(item):
             if not item.equals and isinstance(word[0], str) and word[0].startswith("-"):
-                yield source.problem((*loc, *place), f"begins with a dash and would be read as a flag: add equals: true to print {item.arg}=…")
+                yield source.problem(
+                    (*loc, *place), f"begins with a dash and would be read as a flag: add equals: true to print {item.arg}=…"
+                )
 
 
 def _order(recipe: Recipe, source: Source) -> Iterator[Problem]:
@@ -304,15 +314,19 @@ def _block(recipe: Recipe, held: Sequence[int]) -> Iterator[tuple[Loc, str]]:
             yield ("launch", flags[flag], "arg"), f"{flag} needs {' or '.join(needed)}"
 
 
+def _flag_and_values(item: ArgItem) -> list[list[Piece]]:
+    return [[item.arg], *(word for _, word in _words(item))]
+
+
 def _capacity(recipe: Recipe, held: Sequence[int], selection: Selection) -> Iterator[tuple[Loc, str]]:
     """What the cards of one selection can not do."""
     engine = vocabulary.engines()[recipe.engine]
-    flags = {recipe.launch[i].arg: i for i in held if isinstance(recipe.launch[i], ArgItem)}  # type: ignore[union-attr]
+    flags = {item.arg: i for i in held if isinstance(item := recipe.launch[i], ArgItem)}
     words = [
         "".join(piece if isinstance(piece, str) else "$" for piece in word)
         for i in held
         if isinstance(item := recipe.launch[i], ArgItem)
-        for word in ([item.arg], *(word for _, word in _words(item)))
+        for word in _flag_and_values(item)
     ]
     facts = launch_facts(engine, words)
 
@@ -326,7 +340,13 @@ def _capacity(recipe: Recipe, held: Sequence[int], selection: Selection) -> Iter
                 yield at(fact), f"must be a whole number from 1, not {facts[fact]!r}"
             else:
                 counts[fact] = int(facts[fact])
-    cards = sum(o.cards for axis in recipe.axes if isinstance(axis, HardwareAxis) for o in axis.options if selection.get(axis.name) == o.name)
+    cards = sum(
+        o.cards
+        for axis in recipe.axes
+        if isinstance(axis, HardwareAxis)
+        for o in axis.options
+        if selection.get(axis.name) == o.name
+    )
     if cards and counts.get("tensor_parallel", 1) > cards:
         yield at("tensor_parallel"), f"tensor parallel over {counts['tensor_parallel']} cards, and there are {cards}"
     if counts.get("context_tokens", 1) > recipe.model.context_tokens:
@@ -347,7 +367,9 @@ def _evidence(recipe: Recipe, source: Source, axes: Sequence[Mapping[str, Any]])
         loc: Loc = ("evidence", i)
         for field in statuses.get(evidence.status, ()):
             if getattr(evidence, field) is None:
-                yield source.problem(loc, f"{field} is missing: what is measured says when, at which commit, and with which command")
+                yield source.problem(
+                    loc, f"{field} is missing: what is measured says when, at which commit, and with which command"
+                )
         if evidence.status == "measured" and not evidence.own_code:
             yield source.problem((*loc, "own_code"), "measured means that this repository's own code ran; else it is reported")
         if evidence.measured_on and evidence.measured_on.count("-") == 2:
@@ -372,14 +394,14 @@ def _evidence(recipe: Recipe, source: Source, axes: Sequence[Mapping[str, Any]])
 
 
 def _results(recipe: Recipe, source: Source) -> Iterator[Problem]:
-    arms = [arm.name for evidence in recipe.evidence for arm in evidence.arms]
+    arms = [item.name for evidence in recipe.evidence for item in evidence.arms]
     yield from _unique(recipe, source, "evidence", "checks", "measurements", "performance")
     seen: set[str] = set()
     for i, evidence in enumerate(recipe.evidence):
-        for j, arm in enumerate(evidence.arms):
-            if arm.name in seen:
-                yield source.problem(("evidence", i, "arms", j, "name"), f"{arm.name} is already the name of an arm above")
-            seen.add(arm.name)
+        for j, side in enumerate(evidence.arms):
+            if side.name in seen:
+                yield source.problem(("evidence", i, "arms", j, "name"), f"{side.name} is already the name of an arm above")
+            seen.add(side.name)
 
     def known(arm: str, loc: Loc) -> Iterator[Problem]:
         if arm not in arms:
@@ -406,12 +428,12 @@ def _results(recipe: Recipe, source: Source) -> Iterator[Problem]:
     for i, table in enumerate(recipe.performance):
         for j, column in enumerate(table.columns):
             yield from known(column.arm, ("performance", i, "columns", j, "arm"))
-            for k, value in enumerate(column.values):
-                yield from _range(value, ("performance", i, "columns", j, "values", k), source)
+            for k, cell in enumerate(column.values):
+                yield from _range(cell, ("performance", i, "columns", j, "values", k), source)
     for i, evidence in enumerate(recipe.evidence):
-        for j, arm in enumerate(evidence.arms):
-            if not _has_results(recipe, arm.name):
-                yield source.problem(("evidence", i, "arms", j), f"arm {arm.name} has no results: leave it out")
+        for j, side in enumerate(evidence.arms):
+            if not _has_results(recipe, side.name):
+                yield source.problem(("evidence", i, "arms", j), f"arm {side.name} has no results: leave it out")
 
 
 def _has_results(recipe: Recipe, arm: str) -> bool:
@@ -500,7 +522,9 @@ def _paths(recipe: Recipe, source: Source, folder: Path, root: Path) -> Iterator
             for i, fix in enumerate(recipe.fixes.required):
                 if fix.name not in profile.fixes:
                     hint = did_you_mean(fix.name, profile.fixes)
-                    yield source.problem(("fixes", "required", i, "name"), f"profile {profile.name} has no fix {fix.name!r}{hint}")
+                    yield source.problem(
+                        ("fixes", "required", i, "name"), f"profile {profile.name} has no fix {fix.name!r}{hint}"
+                    )
 
 
 def _outside(path: str, root: Path) -> str | None:

@@ -85,7 +85,10 @@ def compile_program(identity: str, recipe: Recipe) -> dict[str, Any]:
         if isinstance(item, CommentItem):
             comments.append({"text": _comment(item.comment), "when": when})
             continue
-        before, kind = kind, "command" if isinstance(item, ServeItem | ArgItem) or (inline and isinstance(item, EnvItem)) else type(item).__name__
+        before, kind = (
+            kind,
+            "command" if isinstance(item, ServeItem | ArgItem) or (inline and isinstance(item, EnvItem)) else type(item).__name__,
+        )
         if comments or kind != before or isinstance(item, RunItem):
             paragraphs.append({"join": " \\\n" if kind == "command" else "\n", "comments": comments, "lines": []})
             comments = []

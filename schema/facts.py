@@ -108,7 +108,11 @@ def configuration(recipe: Recipe, selection: Mapping[str, str], argv: Sequence[s
     )
     if "concurrency" in facts:
         rows.append(("Concurrency", f"{facts['concurrency']} requests at once"))
-    parsers = [f"{what} {facts[f'{fact}_parser']}" for what, fact in (("reasoning", "reasoning"), ("tools", "tool")) if f"{fact}_parser" in facts]
+    parsers = [
+        f"{what} {facts[f'{fact}_parser']}"
+        for what, fact in (("reasoning", "reasoning"), ("tools", "tool"))
+        if f"{fact}_parser" in facts
+    ]
     rows.append(("Parsers", " · ".join(parsers) or "none"))
     rows.append(("Licence", recipe.model.licence.name))
     return rows

@@ -219,22 +219,32 @@ class Figures:
             numbers = [interval(value) for value in column.values]
             columns.append(
                 TableColumn(
-                    column.name, column.title, column.unit or "", column.better or "", column.arm, False,
-                    [figure(cell) for cell in numbers], numbers,
-                )  # fmt: skip
+                    column.name,
+                    column.title,
+                    column.unit or "",
+                    column.better or "",
+                    column.arm,
+                    False,
+                    [figure(cell) for cell in numbers],
+                    numbers,
+                )
             )
         for derived in table.derived:
             sources = [self._source(table, columns, name, len(rows)) for name in derived.of]
             numbers = [self._derive(derived, table, sources, row) for row in range(len(rows))]
             columns.append(
                 TableColumn(
-                    derived.name, derived.title, derived.unit or "", "", sources[0].arm, True,
-                    [figure(cell) for cell in numbers], numbers,
-                )  # fmt: skip
+                    derived.name,
+                    derived.title,
+                    derived.unit or "",
+                    "",
+                    sources[0].arm,
+                    True,
+                    [figure(cell) for cell in numbers],
+                    numbers,
+                )
             )
-        return Table(
-            table.name, table.title, table.method, table.measured_as, table.rows.title, rows, columns, table.charts
-        )
+        return Table(table.name, table.title, table.method, table.measured_as, table.rows.title, rows, columns, table.charts)
 
     def _source(self, table: Performance, own: Sequence[TableColumn], name: str, rows: int) -> TableColumn:
         other, dot, column = name.rpartition(".")

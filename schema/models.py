@@ -75,9 +75,13 @@ def _seen(text: str) -> str:
 
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True), AfterValidator(_seen)]
 """Words for a reader: inline Markdown, and ``{{ … }}`` for figures that stand elsewhere in the recipe."""
-Name: TypeAlias = Annotated[str, _text(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "a name of letters, digits, dots, dashes and underscores, up to 64")]
+Name: TypeAlias = Annotated[
+    str, _text(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "a name of letters, digits, dots, dashes and underscores, up to 64")
+]
 """A name that stands in URLs and on command lines."""
-Key: TypeAlias = Annotated[str, _text(r"^[a-z][a-z0-9_]{0,63}$", "a name of small letters, digits and underscores that begins with a letter")]
+Key: TypeAlias = Annotated[
+    str, _text(r"^[a-z][a-z0-9_]{0,63}$", "a name of small letters, digits and underscores that begins with a letter")
+]
 """A name that guides refer to in ``{{ … }}``."""
 ColumnRef: TypeAlias = Annotated[str, _text(r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?$", "a column or table.column")]
 ModelId: TypeAlias = Annotated[str, _text(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$", "an id of the form owner/name")]
@@ -86,12 +90,12 @@ RepoPath: TypeAlias = Annotated[str, _text(r"^[A-Za-z0-9_][^\\]*$", "a path insi
 """A path inside this repository, with forward slashes."""
 Url: TypeAlias = Annotated[str, _text(r"^https://[^\s<>\"]+$", "an https:// address")]
 _VARIABLE = _text(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of a variable")
-Date: TypeAlias = Annotated[str, _text(r"^\d{4}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?$", "a day as 2026-08-21 or a month as 2026-08")]
+Date: TypeAlias = Annotated[
+    str, _text(r"^\d{4}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?$", "a day as 2026-08-21 or a month as 2026-08")
+]
 """A day ``YYYY-MM-DD``, or a month ``YYYY-MM`` where the day is not known."""
 Commit: TypeAlias = Annotated[str, _text(r"^[0-9a-f]{7,40}$", "a commit of 7 to 40 hexadecimal digits")]
-Number: TypeAlias = Annotated[
-    Decimal, BeforeValidator(_number), WithJsonSchema({"type": "number"}), Field(allow_inf_nan=False)
-]
+Number: TypeAlias = Annotated[Decimal, BeforeValidator(_number), WithJsonSchema({"type": "number"}), Field(allow_inf_nan=False)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Size: TypeAlias = Annotated[Number, Field(gt=0)]
 
@@ -140,7 +144,7 @@ class Joined(Model):
 
 
 def _word_kind(value: Any) -> str:
-    if isinstance(value, Variable) or isinstance(value, dict) and "join" not in value:
+    if isinstance(value, Variable) or (isinstance(value, dict) and "join" not in value):
         return "variable"
     return "joined" if isinstance(value, dict | Joined) else "text"
 

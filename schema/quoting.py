@@ -18,7 +18,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*")
 _SAFE_TAIL = re.compile(r"[A-Za-z0-9_@%+=:,./-]*")
 _COMMAND = re.compile(r"[A-Za-z0-9_./-]+")
 _KEYWORDS = frozenset(
-    "case coproc do done elif else esac fi for function if in select then time until while eval exec source alias export".split()
+    "case coproc do done elif else esac fi for function if in select then time until while eval exec source alias export".split()  # noqa: SIM905
 )
 _ESCAPES = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "'": r"\'", "\\": r"\\"}
 
@@ -44,7 +44,7 @@ def _plain_to_read(character: str) -> bool:
 
 
 def quote(text: str) -> str:
-    """Quote literal text: bare where it is safe, else in single quotes, else as ``$'…'`` so that it stays on one line.
+    r"""Quote literal text: bare where it is safe, else in single quotes, else as ``$'…'`` so that it stays on one line.
 
     Source: POSIX.1-2024, Shell Command Language 2.2 (quoting; ``$'…'`` with ``\\xHH`` is 2.2.4).
     """

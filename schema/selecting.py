@@ -70,9 +70,7 @@ def resolve(axes: Sequence[Axis], wanted: Mapping[str, str]) -> Selection:
             raise ChoiceError(f"no axis {axis_name!r}{_nearest(axis_name, [a['name'] for a in axes])}")
         options = {option["name"].casefold(): option["name"] for option in axis["options"]}
         if option_name.casefold() not in options:
-            raise ChoiceError(
-                f"no option {option_name!r} on axis {axis['name']}{_nearest(option_name, list(options.values()))}"
-            )
+            raise ChoiceError(f"no option {option_name!r} on axis {axis['name']}{_nearest(option_name, list(options.values()))}")
         choice = options[option_name.casefold()]
         if choices.setdefault(axis["name"], choice) != choice:
             raise ChoiceError(f"axis {axis['name']} is set twice, to {choices[axis['name']]} and to {choice}")

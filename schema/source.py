@@ -1,8 +1,8 @@
 """Reading files: strict UTF-8 text, and strict YAML with positions.
 
-YAML is read from the parser's events, so that nothing happens that is not asked for here: no tags, no merge keys, no key twice, and no
-plain scalar that YAML 1.1 and 1.2 read differently (``on``, ``0193``, ``1_000``, ``1:30``).  Aliases are allowed and bounded.
-Numbers with a point come as :class:`~decimal.Decimal` and keep their digits; dates stay text.
+YAML is read from the parser's events, so that nothing happens that is not asked for here: no tags, no merge keys, no key
+twice, and no plain scalar that YAML 1.1 and 1.2 read differently (``on``, ``0193``, ``1_000``, ``1:30``).  Aliases are allowed
+and bounded.  Numbers with a point come as :class:`~decimal.Decimal` and keep their digits; dates stay text.
 
 Positions are not recorded while all is well.  The first problem that needs one reads the events a second time.
 """
@@ -31,9 +31,7 @@ MAX_BYTES = 1_000_000
 MAX_NODES = 100_000
 MAX_DEPTH = 40
 
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ufffe\uffff]"
-)
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ufffe\uffff]")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
 _NUMBER_IN_SOME_YAML = re.compile(
@@ -41,7 +39,7 @@ _NUMBER_IN_SOME_YAML = re.compile(
     r"|(?:\.[0-9_]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)"
 )
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "~": None, "": None}
-_WORDS_IN_SOME_YAML = frozenset("y n yes no on off true false null".split())
+_WORDS_IN_SOME_YAML = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 _MAX_DIGITS = 18
 
 
@@ -81,7 +79,7 @@ class Source:
 
 
 def read_text(path: Path, name: str) -> str:
-    """Read a text file; ``name`` is how problems show it.  Line ends become ``\\n``.
+    r"""Read a text file; ``name`` is how problems show it.  Line ends become ``\\n``.
 
     Raises :class:`ProblemsError` for what is no regular file, too large, not UTF-8, or holds characters that cannot be seen.
     """

@@ -150,5 +150,3 @@ def unknown_recipe(identity: str, entries: Iterable[Entry]) -> str | None:
     """Why an id names no recipe, or None if it does."""
     known = [entry.page.identity for entry in entries]
     return None if identity in known else f"no recipe {identity}{did_you_mean(identity, known)}"
-
-

@@ -89,7 +89,9 @@ def card_data(item: Card) -> dict[str, object]:
 def finder(cards: list[Card]) -> Markup:
     """The finder's HTML: the facets that the recipes have, and every card."""
     hardware = {fit.hardware: vocabulary.hardware()[fit.hardware].title for item in cards for fit in item.fits if fit.hardware}
-    precisions = {fit.precision: vocabulary.precisions()[fit.precision].title for item in cards for fit in item.fits if fit.precision}
+    precisions = {
+        fit.precision: vocabulary.precisions()[fit.precision].title for item in cards for fit in item.fits if fit.precision
+    }
     facets = [
         ("engine", "Engine", {item.engine: item.engine_title for item in cards}),
         ("hardware", "Hardware", hardware),
@@ -102,8 +104,8 @@ def llms_txt(cards: list[Card], name: str, description: str) -> str:
     """``llms.txt`` (llmstxt.org): what is here, for a reader that is a program; addresses are relative to the file."""
     lines = [f"# {name}", "", f"> {description}", ""]
     lines += [
-        "Each recipe's folder holds `launch.sh` (the launch block of the default selection), `recipe.json` (every selection with its",
-        "environment, argv and block) and `index.md` (the page as Markdown). `recipes.json` lists all recipes.",
+        "Each recipe's folder holds `launch.sh` (the launch block of the default selection), `recipe.json` (every selection",
+        "with its environment, argv and block) and `index.md` (the page as Markdown). `recipes.json` lists all recipes.",
         "",
         "## Recipes",
         "",

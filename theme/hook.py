@@ -71,7 +71,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         pages = packs.pages(_Build.root)
     except ProblemsError as error:
         raise PluginError("\n".join(["the recipes have problems:", *map(str, error.problems)])) from None
-    meta = {"title": _TITLE, "description": _ABOUT, "hide": ["navigation", "toc"], "search": {"exclude": True}, "script": "builder.js"}
+    meta = {
+        "title": _TITLE,
+        "description": _ABOUT,
+        "hide": ["navigation", "toc"],
+        "search": {"exclude": True},
+        "script": "builder.js",
+    }
     frame = f"---\n{json.dumps(meta)}\n---\n\n# {_TITLE}\n\n{_BODY}\n"
     files.append(File.generated(config, FRAME, content=frame, inclusion=InclusionLevel.NOT_IN_NAV))
     for path, content in pages.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from functools import cache
@@ -28,7 +29,8 @@ def _highlighted(code: str, language: str, _attributes: str) -> str:
 @cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "typographer": False}).enable("table")
-    rules: Any = parser.renderer.rules
+    renderer: Any = parser.renderer
+    rules = renderer.rules
 
     def fence(tokens: Any, index: int, options: Any, env: Any) -> str:
         return f'<div class="highlight">{_highlighted(tokens[index].content, tokens[index].info.strip(), "")}</div>\n'
@@ -60,7 +62,7 @@ def block(text: str, taken: set[str] | None = None) -> tuple[Markup, list[tuple[
     tokens = parser.parse(text)
     taken = set() if taken is None else taken
     headings = []
-    for opening, content in zip(tokens, tokens[1:]):
+    for opening, content in itertools.pairwise(tokens):
         if opening.type == "heading_open":
             anchor = base = slug(content.content)
             number = 2

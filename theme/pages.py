@@ -32,7 +32,7 @@ from schema.figures import Figures, Table, figure, interval, number
 from schema.fixes import Fix, read_fix
 from schema.guide import split
 from schema.loading import ROOT, LoadedRecipe
-from schema.models import Arm, Check, EnvItem, ArgItem, Evidence, Figure, HardwareOption, Option, Result
+from schema.models import ArgItem, Arm, Check, EnvItem, Evidence, Figure, HardwareOption, Result
 from schema.problems import ProblemsError
 from schema.quoting import quote
 from schema.selecting import Selection, offered, resolve
@@ -145,7 +145,11 @@ class View:
         precisions = [vocabulary.precisions()[name].title for name in precision_names(self.loaded)]
         context = launch_facts(self.engine, self.argv).get("context_tokens")
         served = f"{int(context):,} tokens served" if context else f"{model.context_tokens:,} tokens"
-        inputs = f"{' and '.join(filter(None, [', '.join(model.inputs[:-1]), model.inputs[-1]]))} input" if len(model.inputs) > 1 else f"{model.inputs[0]} only"
+        inputs = (
+            f"{' and '.join(filter(None, [', '.join(model.inputs[:-1]), model.inputs[-1]]))} input"
+            if len(model.inputs) > 1
+            else f"{model.inputs[0]} only"
+        )
         kind = {"moe": "MoE", "dense": "dense"}[model.kind]
         return [f"{kind} {size}", served, " / ".join(precisions), self.engine.title, inputs]
 
@@ -183,9 +187,7 @@ class View:
     @property
     def block_html(self) -> Markup:
         """The same with colours."""
-        return Markup("").join(
-            [highlight.line(text) + end for text, end in _lines(self.block)]
-        )
+        return Markup("").join([highlight.line(text) + end for text, end in _lines(self.block)])
 
     @property
     def every_line(self) -> list[Markup]:
@@ -374,7 +376,7 @@ def _key(selection: Selection) -> str:
     return "&".join(f"{axis}={option}" for axis, option in selection.items())
 
 
-def _detail(option: Option) -> str:
+def _detail(option: object) -> str:
     if isinstance(option, HardwareOption):
         nodes = f", {option.nodes} nodes" if option.nodes > 1 else ""
         noun = vocabulary.hardware()[option.hardware].card
@@ -385,7 +387,7 @@ def _detail(option: Option) -> str:
 def _result(result: Result | None) -> ArmResult | None:
     if result is None:
         return None
-    parts = []
+    parts: list[str] = []
     good = None if result.outcome is None else result.outcome == "pass"
     if result.outcome and not result.detail:
         parts.append(result.outcome)
@@ -406,5 +408,3 @@ def _share(passed: int, of: int) -> str:
 
 def _billions(count: Any) -> str:
     return f"{number(count / 1000).rstrip('0').rstrip('.')}T" if count >= 1000 else f"{number(count)}B"
-
-

@@ -63,7 +63,13 @@ def _holds(kind: Any) -> str:
         return ", ".join(f"`{value}`" for value in arguments)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(dict.fromkeys(_holds(item) for item in arguments if item is not types.NoneType))
-    names: dict[Any, str] = {str: "text", int: "whole number", Decimal: "number", bool: "`true` or `false`", types.NoneType: "`null`"}
+    names: dict[Any, str] = {
+        str: "text",
+        int: "whole number",
+        Decimal: "number",
+        bool: "`true` or `false`",
+        types.NoneType: "`null`",
+    }
     return names.get(kind, str(kind))
 
 

@@ -1,0 +1,29 @@
+"""Fixtures of all tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from support import MINIMAL, Repository, Shell
+
+settings.register_profile(
+    "cookbook", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("cookbook")
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repository:
+    """A repository with one other recipe in it, ``acme/Other``."""
+    repository = Repository(tmp_path / "repository")
+    repository.recipe(MINIMAL, identity="acme/Other")
+    return repository
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """A bash with stand-ins for the programs of launch blocks."""
+    return Shell.at(tmp_path)
