@@ -55,6 +55,19 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        return _print_problems(error)
+
+
+def _print_problems(error: Exception) -> int:
+    """Print the problems that a ``ProblemsError`` carries; the quick path does not import its type.  Others are raised."""
+    problems = getattr(error, "problems", None)
+    if problems is None:
+        raise error
+    from schema.problems import as_text
+
+    sys.stderr.write(as_text(problems))
+    return 1
 
 
 def _quick(arguments: list[str]) -> tuple[str, list[str], str | None] | None:
@@ -175,13 +188,7 @@ def _program(wanted: str) -> dict[str, Any] | None:
     try:
         return program(file)
     except Exception as error:
-        # The type is known only to a module that the quick path does not import.
-        problems = getattr(error, "problems", None)
-        if problems is None:
-            raise
-        from schema.problems import as_text
-
-        sys.stderr.write(as_text(problems))
+        _print_problems(error)
         return None
 
 
@@ -236,13 +243,8 @@ def _recipes_under(path: Path) -> list[Path]:
 def list_recipes() -> int:
     """Print one line a recipe."""
     from schema.export import listing
-    from schema.problems import ProblemsError, as_text
 
-    try:
-        _emit(listing(), None)
-    except ProblemsError as error:
-        sys.stderr.write(as_text(error.problems))
-        return 1
+    _emit(listing(), None)
     return 0
 
 

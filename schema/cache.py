@@ -35,12 +35,13 @@ def fingerprint(folder: str, suffixes: tuple[str, ...] = (".py", ".yaml")) -> st
 
 
 def read(root: Path | str, kind: str, name: str) -> bytes | None:
-    """An entry, or None."""
+    """An entry, or None if there is none or it is damaged."""
     try:
         with open(os.path.join(root, FOLDER, kind, name), "rb") as file:
-            return file.read()
+            seal, _, content = file.read().partition(b"\n")
     except OSError:
         return None
+    return content if seal == digest(content).encode() else None
 
 
 def write(root: Path | str, kind: str, name: str, content: bytes) -> None:
@@ -48,7 +49,7 @@ def write(root: Path | str, kind: str, name: str, content: bytes) -> None:
     folder = os.path.join(root, FOLDER, kind)
     try:
         os.makedirs(folder, exist_ok=True)
-        write_atomically(os.path.join(folder, name), content)
+        write_atomically(os.path.join(folder, name), digest(content).encode() + b"\n" + content)
     except OSError:
         pass
 
@@ -56,8 +57,13 @@ def write(root: Path | str, kind: str, name: str, content: bytes) -> None:
 def write_atomically(path: Path | str, content: bytes, mode: int = 0o666) -> None:
     """Write a file so that at every moment the path holds the old content or the new, never a part.
 
-    ``mode`` is reduced by the umask.  Raises :class:`OSError`, and then leaves nothing behind.
+    ``mode`` is reduced by the umask.  What is there and is no regular file, a pipe or a device, is written to instead.
+    Raises :class:`OSError` about ``path``, and then leaves nothing behind.
     """
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as file:
+            file.write(content)
+        return
     target = os.path.realpath(path)
     temporary = f"{target}.{os.getpid()}.tmp"
     try:
@@ -65,9 +71,9 @@ def write_atomically(path: Path | str, content: bytes, mode: int = 0o666) -> Non
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
         os.replace(temporary, target)
-    except OSError:
+    except OSError as error:
         try:
             os.unlink(temporary)
         except OSError:
             pass
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from None

@@ -33,7 +33,7 @@ from schema.models import (
     condition,
 )
 from schema.problems import Problem, ProblemsError, did_you_mean
-from schema.quoting import Piece, is_command, unspeakable
+from schema.quoting import Piece, is_command, is_shells_own, unspeakable
 from schema.selecting import ChoiceError, Selection, holds, reachable, resolve
 from schema.source import Loc, Source
 
@@ -239,6 +239,8 @@ def _item(item: LaunchItem, recipe: Recipe, loc: Loc, source: Source) -> Iterato
                 )
             elif isinstance(piece, dict) and piece["var"] in declared and not isinstance(item, RunItem):
                 yield source.problem((*loc, *place), f"{piece['var']} is set outside the block: only a run step may refer to it")
+    if isinstance(item, EnvItem) and is_shells_own(item.env):
+        yield source.problem((*loc, "env"), f"{item.env} is the shell's own variable, which a block can not set for the server")
     if isinstance(item, RunItem | ServeItem):
         field = "run" if isinstance(item, RunItem) else "serve"
         first = (item.run if isinstance(item, RunItem) else item.serve)[0]
@@ -246,16 +248,25 @@ def _item(item: LaunchItem, recipe: Recipe, loc: Loc, source: Source) -> Iterato
             yield source.problem((*loc, field, 0), "must be the plain name of a program")
         elif isinstance(item, ServeItem) and first != engine.program:
             yield source.problem((*loc, field, 0), f"must be {engine.program}, the program of {recipe.engine}")
+    if isinstance(item, ServeItem):
+        for place, word in _words(item):
+            if _begins_with_a_dash(word):
+                yield source.problem((*loc, *place), "is a flag: give it as an arg item of its own")
     if isinstance(item, ArgItem):
         if item.value is not None and item.values is not None:
             yield source.problem((*loc, "values"), "stands beside value: use one of them")
         if item.equals and item.value is None:
             yield source.problem((*loc, "equals"), "needs a value")
         for place, word in _words(item):
-            if not item.equals and isinstance(word[0], str) and word[0].startswith("-"):
+            if not item.equals and _begins_with_a_dash(word):
                 yield source.problem(
                     (*loc, *place), f"begins with a dash and would be read as a flag: add equals: true to print {item.arg}=…"
                 )
+
+
+def _begins_with_a_dash(word: Sequence[Piece]) -> bool:
+    first = next((piece for piece in word if piece), "")
+    return isinstance(first, str) and first.startswith("-")
 
 
 def _order(recipe: Recipe, source: Source) -> Iterator[Problem]:
@@ -500,17 +511,17 @@ def _paths(recipe: Recipe, source: Source, folder: Path, root: Path) -> Iterator
         problem = _outside(path, root)
         if problem:
             yield source.problem(loc, problem)
-        elif path not in recipe.pending and not (root / path).exists():
+        elif path not in recipe.pending and not _is_there(root / path):
             yield source.problem(loc, f"{path} does not exist in this repository; if it is still to come, list it in pending")
     for i, path in enumerate(recipe.pending):
         if path not in named:
             yield source.problem(("pending", i), f"nothing in this recipe names {path}{did_you_mean(path, named)}")
-        elif (root / path).exists():
+        elif _is_there(root / path):
             yield source.problem(("pending", i), f"{path} exists now: take it off this list")
     for i, identity in enumerate(recipe.related):
         if identity == f"{folder.parent.name}/{folder.name}":
             yield source.problem(("related", i), "is this recipe itself")
-        elif not (root / "recipes" / identity / "recipe.yaml").is_file():
+        elif not _is_there(root / "recipes" / identity / "recipe.yaml"):
             known = [f"{p.parent.parent.name}/{p.parent.name}" for p in (root / "recipes").glob("*/*/recipe.yaml")]
             yield source.problem(("related", i), f"no recipe {identity}{did_you_mean(identity, known)}")
     if recipe.fixes and (root / f"fixes/profiles/{recipe.fixes.profile}.json").is_file():
@@ -527,6 +538,13 @@ def _paths(recipe: Recipe, source: Source, folder: Path, root: Path) -> Iterator
                     )
 
 
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long
+        return False
+
+
 def _outside(path: str, root: Path) -> str | None:
     if path.startswith("/") or any(part in ("", ".", "..") for part in path.rstrip("/").split("/")):
         return f"{path} is not a plain path inside this repository"
@@ -534,6 +552,8 @@ def _outside(path: str, root: Path) -> str | None:
         inside = (root / path).resolve().is_relative_to(root.resolve())
     except (OSError, RuntimeError):
         return f"{path} can not be followed: a link leads back to itself"
+    except ValueError:
+        return f"{path!r} is no path"
     return None if inside else f"{path} leads out of this repository"
 
 

@@ -74,7 +74,8 @@ def _failed(recipe: Recipe, arm: Arm) -> bool:
 
 
 def _passed(recipe: Recipe, arm: Arm) -> bool:
-    return any(arm.name in check.results for check in recipe.checks)
+    results = [check.results[arm.name] for check in recipe.checks if arm.name in check.results]
+    return any(result.outcome == "pass" or (result.of is not None and result.passed == result.of) for result in results)
 
 
 def configuration(recipe: Recipe, selection: Mapping[str, str], argv: Sequence[str]) -> list[tuple[str, str]]:

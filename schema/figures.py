@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, DivisionByZero, InvalidOperation
+from decimal import Decimal, InvalidOperation
 from typing import TypeAlias, TypeVar
 
 from schema.models import Chart, Derived, Figure, HardwareOption, Performance, Range, Recipe, Result
@@ -103,7 +103,10 @@ def cards_of(recipe: Recipe, arm_name: str) -> int | None:
 
 def _round(cell: Interval, digits: int) -> Interval:
     step = Decimal(1).scaleb(-digits)
-    return cell[0].quantize(step), cell[1].quantize(step)
+    try:
+        return cell[0].quantize(step), cell[1].quantize(step)
+    except InvalidOperation:
+        raise FigureError("gives a number of too many digits") from None
 
 
 def _minus(a: Interval, b: Interval) -> Interval:
@@ -201,6 +204,8 @@ class Figures:
             raise FigureError(f"unknown {kind!r}{did_you_mean(kind, kinds)}")
         if kind != "model" and part is None:
             raise FigureError(f"{reference!r} names no {'column' if kind == 'performance' else 'arm'}")
+        if (row and kind != "performance") or (share and kind != "checks") or (part and kind == "model"):
+            raise FigureError(f"{reference!r} says too much: {kind}.{name} has no such part")
         return kind, name, part, share, row
 
     def _column(self, table: str, name: str | None) -> TableColumn:
@@ -260,23 +265,21 @@ class Figures:
         return found
 
     def _derive(self, derived: Derived, table: Performance, sources: Sequence[TableColumn], row: int) -> Cell:
+        wanted = {"ratio": 2, "difference": 2, "per_card": 1, "same": 1}.get(derived.compute)
+        if wanted is not None and len(sources) != wanted:
+            raise FigureError(f"column {derived.name}: {derived.compute} takes {wanted} of, not {len(sources)}")
+        factor = table.rows.values[row] if derived.times_rows else Decimal(1)
+        if isinstance(factor, str):
+            raise FigureError(f"column {derived.name}: times_rows needs rows that are numbers")
         cells = [source.numbers[row] for source in sources]
         present = [cell for cell in cells if cell is not None]
         if len(present) != len(cells):
             return None
-        first = present[0]
-        if derived.times_rows:
-            factor = table.rows.values[row]
-            if isinstance(factor, str):
-                raise FigureError(f"column {derived.name}: times_rows needs rows that are numbers")
-            first = first[0] * factor, first[1] * factor
-        wanted = {"ratio": 2, "difference": 2, "per_card": 1, "same": 1}.get(derived.compute)
-        if wanted is not None and len(present) != wanted:
-            raise FigureError(f"column {derived.name}: {derived.compute} takes {wanted} of, not {len(present)}")
+        first = present[0][0] * factor, present[0][1] * factor
         try:
             return _round(self._compute(derived, first, present[1:], sources[0]), derived.digits)
-        except (InvalidOperation, DivisionByZero):
-            raise FigureError(f"column {derived.name} can not be computed in row {row + 1}") from None
+        except FigureError as error:
+            raise FigureError(f"column {derived.name}, row {row + 1}: {error}") from None
 
     def _compute(self, derived: Derived, first: Interval, rest: Sequence[Interval], source: TableColumn) -> Interval:
         if derived.compute == "ratio":
@@ -288,7 +291,7 @@ class Figures:
         if derived.compute == "per_card":
             cards = cards_of(self.recipe, source.arm)
             if cards is None:
-                raise FigureError(f"column {derived.name}: the evidence does not say how many cards arm {source.arm} ran on")
+                raise FigureError(f"the evidence does not say how many cards arm {source.arm} ran on")
             return first[0] / cards, first[1] / cards
         return first
 

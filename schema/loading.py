@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -66,8 +67,8 @@ def load_all(root: Path = ROOT, files: Iterable[Path] | None = None) -> list[Loa
 
 def load(file: Path, root: Path = ROOT) -> LoadedRecipe:
     """Load one ``recipe.yaml`` and the ``guide.md`` beside it.  Raises :class:`ProblemsError` with all that is wrong."""
-    name = shown(file, root)
-    source = read_yaml(file, name)
+    source = read_yaml(file, shown(file, root))
+    file = Path(os.path.abspath(file))  # noqa: PTH100  # resolve() would follow links, absolute() keeps ".."
     recipe = validate(source)
     folder = file.parent
     problems = list(checks.check(recipe, source, folder, root))

@@ -75,6 +75,8 @@ def _seen(text: str) -> str:
 
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True), AfterValidator(_seen)]
 """Words for a reader: inline Markdown, and ``{{ … }}`` for figures that stand elsewhere in the recipe."""
+Line: TypeAlias = Annotated[Text, _text(r"^[^\n\t]*$", "text of one line")]
+"""Words that may stand in a comment of the launch block."""
 Name: TypeAlias = Annotated[
     str, _text(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "a name of letters, digits, dots, dashes and underscores, up to 64")
 ]
@@ -97,7 +99,7 @@ Date: TypeAlias = Annotated[
 Commit: TypeAlias = Annotated[str, _text(r"^[0-9a-f]{7,40}$", "a commit of 7 to 40 hexadecimal digits")]
 Number: TypeAlias = Annotated[Decimal, BeforeValidator(_number), WithJsonSchema({"type": "number"}), Field(allow_inf_nan=False)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000_000)]
-Size: TypeAlias = Annotated[Number, Field(gt=0)]
+Size: TypeAlias = Annotated[Number, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
 
 _hardware = _one_of("hardware", vocabulary.hardware)
 _engine = _one_of("engine", vocabulary.engines)
@@ -176,7 +178,7 @@ class EnvItem(_Item):
 class CommentItem(_Item):
     """A comment of one line, above what follows it."""
 
-    comment: Annotated[Text, _text(r"^[^\n]*$", "of one line")]
+    comment: Line
     """Its text, without ``#``."""
 
 
@@ -277,9 +279,9 @@ class HardwareOption(_Option):
 class Component(Model):
     """One pinned piece of software."""
 
-    name: Text
+    name: Line
     """What it is called."""
-    version: Text | None = None
+    version: Line | None = None
     """Version, tag or branch."""
     commit: Commit | None = None
     """The commit it is pinned to."""
@@ -450,7 +452,7 @@ class Check(Model):
     conditions: Text | None = None
     """What was asked, how often, with what settings."""
     unit: Text | None = None
-    results: dict[Key, Result]
+    results: Annotated[dict[Key, Result], Field(min_length=1)]
     """By arm."""
 
 
@@ -461,7 +463,7 @@ class Measurement(Model):
     title: Text
     unit: Text
     better: Literal["lower", "higher"] | None = None
-    values: dict[Key, Figure]
+    values: Annotated[dict[Key, Figure], Field(min_length=1)]
     """By arm."""
     details: dict[Key, Text] = {}
     """What is to be said of one arm's value."""

@@ -66,11 +66,8 @@ def program(file: str) -> dict[str, Any]:
     if name:
         kept = cache.read(ROOT, "programs", name)
         if kept is not None:
-            try:
-                found: dict[str, Any] = json.loads(kept)
-                return found
-            except ValueError:
-                pass
+            found: dict[str, Any] = json.loads(kept)
+            return found
     from pathlib import Path
 
     from schema.loading import load

@@ -17,8 +17,14 @@ Word = list[Piece]
 _SAFE = re.compile(r"[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*")
 _SAFE_TAIL = re.compile(r"[A-Za-z0-9_@%+=:,./-]*")
 _COMMAND = re.compile(r"[A-Za-z0-9_./-]+")
-_KEYWORDS = frozenset(
-    "case coproc do done elif else esac fi for function if in select then time until while eval exec source alias export".split()  # noqa: SIM905
+_KEYWORDS = frozenset("case coproc do done elif else esac fi for function if in select then time until while".split())  # noqa: SIM905
+_BUILTINS = frozenset(
+    ". : alias break builtin command continue declare enable eval exec exit export let local mapfile read readarray readonly"  # noqa: SIM905
+    " return set shift shopt source trap typeset unalias unset".split()
+)
+_VARIABLES = re.compile(
+    "_|BASH.*|COMP_.*|DIRSTACK|ENV|E?UID|EPOCH.*|FUNCNAME|GROUPS|HISTCMD|IFS|LINENO|MAPFILE|OLDPWD|OPT(ARG|ERR|IND)|PATH"
+    "|PIPESTATUS|POSIXLY_CORRECT|PPID|PS[0-4]|PWD|RANDOM|REPLY|SECONDS|SHELLOPTS|SHLVL|SRANDOM"
 )
 _ESCAPES = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "'": r"\'", "\\": r"\\"}
 
@@ -34,8 +40,13 @@ def unspeakable(text: str) -> str | None:
 
 
 def is_command(word: str) -> bool:
-    """Whether a word can stand where a command's name does: plain, no shell keyword, no assignment, no option."""
-    return bool(_COMMAND.fullmatch(word)) and word not in _KEYWORDS and not word.startswith("-")
+    """Whether a word can stand where a command's name does: plain, no keyword or builtin that changes the shell, no option."""
+    return bool(_COMMAND.fullmatch(word)) and word not in _KEYWORDS | _BUILTINS and not word.startswith("-")
+
+
+def is_shells_own(variable: str) -> bool:
+    """Whether bash sets a variable itself, refuses to have it set, or reads the rest of the block by it."""
+    return bool(_VARIABLES.fullmatch(variable))
 
 
 def _plain_to_read(character: str) -> bool:
@@ -70,6 +81,7 @@ def quote_word(word: Sequence[Piece]) -> str:
     """
     if not any(isinstance(piece, dict) for piece in word):
         return quote("".join(piece for piece in word if isinstance(piece, str)))
+    word = [piece for piece in word if piece]  # an empty text would hide from a reference what follows it
     done: list[str] = []
     inside = ""
     for piece, following in zip(word, [*word[1:], ""]):

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-
 from support import MINIMAL, Repository, Shell
 
 settings.register_profile(
-    "cookbook", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    "cookbook",
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("cookbook")
 

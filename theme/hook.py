@@ -167,7 +167,7 @@ def on_serve(server: LiveReloadServer, config: MkDocsConfig, **_: Any) -> LiveRe
 class _Frame:
     """The rendered frame, cut where a recipe's own text goes."""
 
-    _marks = re.compile(rf"<h1[^>]*>{_TITLE}.*?<p>{_BODY}</p>|{_TITLE}|{_ABOUT}|recipes/_owner/_name", re.DOTALL)
+    _marks = re.compile(rf"<h1[^>]*>{_TITLE}.*?<p>{_BODY}</p>|#{_TITLE}|{_TITLE}|{_ABOUT}|recipes/_owner/_name", re.DOTALL)
 
     def __init__(self, text: str) -> None:
         self._pieces = self._marks.split(text)
@@ -177,7 +177,7 @@ class _Frame:
     def _kind(mark: str) -> str:
         if mark.endswith(f"<p>{_BODY}</p>"):
             return "body"
-        return {_TITLE: "title", _ABOUT: "about"}.get(mark, "place")
+        return {f"#{_TITLE}": "skip", _TITLE: "title", _ABOUT: "about"}.get(mark, "place")
 
     def filled(self, identity: str, about: str, body: str) -> str:
         """The whole page of a recipe."""
@@ -185,6 +185,7 @@ class _Frame:
             "title": html.escape(identity),
             "about": html.escape(about),
             "place": f"recipes/{identity}",
+            "skip": "#launch",
             "body": body,
         }
         out = [self._pieces[0]]

@@ -13,18 +13,31 @@
   }
   if (waiting) signs.forEach((sign) => addEventListener(sign, load, { capture: true, passive: true }));
 
-  // Material keeps the choice under this name and in this form; it takes over from here once it is loaded.
+  // The colour switch, until Material's script takes it over: it keeps the choice under the same name and in the same form.
   const palette = document.querySelector("[data-md-component=palette]");
   if (palette) {
     const inputs = [...palette.querySelectorAll("input")];
-    const stored = typeof __md_get === "function" ? __md_get("__palette") : null;
-    const index = Math.max(0, stored && stored.index < inputs.length ? stored.index : 0);
-    inputs.forEach((input, i) => {
-      input.nextElementSibling.hidden = i !== index;
-    });
-    if (!stored && matchMedia("(prefers-color-scheme: dark)").matches) {
-      document.body.setAttribute("data-md-color-scheme", "slate");
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+
+    function use(index, keep) {
+      const wanted = inputs[index];
+      const system = `(prefers-color-scheme: ${dark.matches ? "dark" : "light"})`;
+      const input = index ? wanted : inputs.find((item) => item.dataset.mdColorMedia === system) || wanted;
+      const color = {};
+      for (const name of ["scheme", "primary", "accent"]) {
+        color[name] = input.getAttribute(`data-md-color-${name}`);
+        document.body.setAttribute(`data-md-color-${name}`, color[name]);
+      }
+      wanted.checked = true;
+      inputs.forEach((item, i) => {
+        item.nextElementSibling.hidden = i !== index;
+      });
+      if (keep) __md_set("__palette", { index, color: { media: wanted.dataset.mdColorMedia, ...color } });
     }
+
+    const stored = __md_get("__palette");
+    use(stored && inputs[stored.index] ? stored.index : 0, false);
+    palette.addEventListener("change", (event) => use(inputs.indexOf(event.target), true));
   }
 
   // What scrolls sideways can be reached with the keyboard.
