@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # typing.TYPE_CHECKING would import typing
 if TYPE_CHECKING:
     import argparse
     from pathlib import Path
+    from typing import Any
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
 

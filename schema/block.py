@@ -14,13 +14,17 @@ carries ``"env": [name, word]`` too, one of the serve command ``"argv": [word, â
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from schema.selecting import holds, reachable
 
-from schema.quoting import Piece
-from schema.selecting import Selection, holds, reachable
+TYPE_CHECKING = False  # typing.TYPE_CHECKING would import typing
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, TypeAlias
 
-Program = Mapping[str, Any]
+    from schema.quoting import Piece
+    from schema.selecting import Selection
+
+    Program: TypeAlias = Mapping[str, Any]
 
 
 def render(program: Program, selection: Mapping[str, str]) -> str:

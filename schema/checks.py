@@ -8,15 +8,17 @@ from __future__ import annotations
 import datetime
 import difflib
 import itertools
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from schema import vocabulary
 from schema.compiling import compile_axes, pieces
 from schema.facts import launch_facts, memory_gb, weights_gb
-from schema.figures import FigureError, Figures, placeholders, prose
+from schema.figures import BrokenTableError, FigureError, Figures, placeholders, prose
 from schema.fixes import read_profile
 from schema.guide import DIRECTIVES, split
 from schema.models import (
@@ -39,11 +41,13 @@ from schema.source import Loc, Source
 
 MAX_SELECTIONS = 4096
 _IDENTITY = re.compile(r"[A-Za-z0-9][\w.-]*")
+_UNCLOSED = re.compile(r"\{\{(?![^{}\n]*\}\})")
 _FLAG_IN_CODE = re.compile(r"`(--[A-Za-z][\w-]*)")
 
 
-def check(recipe: Recipe, source: Source, folder: Path, root: Path) -> Iterator[Problem]:
+def check(recipe: Recipe, source: Source, folder: Path, root: Path, figures: Figures | None = None) -> Iterator[Problem]:
     """Everything but the guide.  ``folder`` holds the recipe, ``root`` is the repository."""
+    figures = figures or Figures(recipe)
     yield from _place(source, folder)
     axes_problems = list(_axes(recipe, source))
     yield from axes_problems
@@ -57,14 +61,14 @@ def check(recipe: Recipe, source: Source, folder: Path, root: Path) -> Iterator[
             yield from _launch(recipe, source, selections)
         yield from _evidence(recipe, source, axes)
     yield from _results(recipe, source)
-    yield from _tables(recipe, source)
+    yield from _tables(recipe, source, figures)
     yield from _paths(recipe, source, folder, root)
-    yield from _texts(recipe, source)
+    yield from _texts(recipe, source, figures)
 
 
-def check_guide(recipe: Recipe, guide: str, name: str) -> Iterator[Problem]:
+def check_guide(recipe: Recipe, guide: str, name: str, figures: Figures | None = None) -> Iterator[Problem]:
     """The guide's ``{{ … }}``: each names a figure or a part of the page, and no part with data is left out."""
-    figures = Figures(recipe)
+    figures = figures or Figures(recipe)
 
     def problem(offset: int, message: str) -> Problem:
         line_start = guide.rfind("\n", 0, offset) + 1
@@ -76,18 +80,23 @@ def check_guide(recipe: Recipe, guide: str, name: str) -> Iterator[Problem]:
             for offset, expression in placeholders(part.text):
                 if expression in DIRECTIVES or (expression.startswith("performance.") and expression.count(".") == 1):
                     yield problem(part.offset + offset, f"{{{{ {expression} }}}} must stand on a line of its own, not indented")
+                    placed.add(expression)
                     continue
                 try:
                     figures.value(expression)
+                except BrokenTableError:
+                    continue
                 except FigureError as error:
                     yield problem(part.offset + offset, f"{{{{ {expression} }}}}: {error}")
-            if text := next((m for m in re.finditer(r"\{\{(?![^{}\n]*\}\})", part.text)), None):
-                yield problem(part.offset + text.start(), "{{ is not closed by }} on the same line")
+            if unclosed := _UNCLOSED.search(part.text):
+                yield problem(part.offset + unclosed.start(), "{{ is not closed by }} on the same line")
             continue
         placed.add(part.directive)
         try:
             if part.directive.startswith("performance."):
                 figures.table(part.directive.removeprefix("performance."))
+        except BrokenTableError:
+            continue
         except FigureError as error:
             yield problem(part.offset, f"{{{{ {part.directive} }}}}: {error}")
     for flag, offset in _misspelt_flags(recipe, guide):
@@ -155,6 +164,8 @@ def _offered(
 
 
 def _condition(when: When | None, axes: Mapping[str, list[str]], loc: Loc, source: Source) -> Iterator[Problem]:
+    if not when:
+        return
     for name, options in condition(when).items():
         if name not in axes:
             yield source.problem((*loc, "when", name), f"no axis {name!r} above{did_you_mean(name, axes)}")
@@ -178,31 +189,41 @@ def _options_reached(recipe: Recipe, source: Source, selections: Sequence[Select
 
 def _launch(recipe: Recipe, source: Source, selections: Sequence[Selection]) -> Iterator[Problem]:
     axes = {axis.name: [option.name for option in axis.options] for axis in recipe.axes}
+    lines = [_Line(item, condition(item.when), list(_words(item))) for item in recipe.launch]
     ill = []
-    for i, item in enumerate(recipe.launch):
-        ill += list(_condition(item.when, axes, ("launch", i), source))
-        ill += list(_item(item, recipe, ("launch", i), source))
+    for i, line in enumerate(lines):
+        ill += list(_condition(line.item.when, axes, ("launch", i), source))
+        ill += list(_item(line, recipe, ("launch", i), source))
     ill += list(_order(recipe, source))
     yield from ill
     if ill:
         return
-    conditions = [condition(item.when) for item in recipe.launch]
     found: dict[tuple[Loc, str], Problem] = {}
     used: set[int] = set()
     seen: set[tuple[int, ...]] = set()
     for selection in selections:
-        held = tuple(i for i, when in enumerate(conditions) if holds(when, selection))
+        held = tuple(i for i, line in enumerate(lines) if holds(line.when, selection))
         used.update(held)
-        for loc, message in _capacity(recipe, held, selection):
+        for loc, message in _capacity(recipe, lines, held, selection):
             found.setdefault((loc, message), source.problem(loc, f"{message} ({_said(selection)})"))
         if held not in seen:
             seen.add(held)
-            for loc, message in _block(recipe, held):
+            for loc, message in _block(recipe, lines, held):
                 found.setdefault((loc, message), source.problem(loc, f"{message} ({_said(selection)})"))
     yield from found.values()
-    for i in range(len(conditions)):
+    for i in range(len(lines)):
         if i not in used:
             yield source.problem(("launch", i, "when"), "never holds for any selection")
+
+
+@dataclass(frozen=True)
+class _Line:
+    """An item of the launch list, with what every check of it asks for."""
+
+    item: LaunchItem
+    when: dict[str, list[str]]
+    words: list[tuple[Loc, list[Piece]]]
+    """The words that it puts on its line, each with its place inside the item."""
 
 
 def _said(selection: Selection) -> str:
@@ -213,22 +234,25 @@ def _words(item: LaunchItem) -> Iterator[tuple[Loc, list[Piece]]]:
     """The words that an item puts on its line, each with its place inside the item."""
     if isinstance(item, EnvItem):
         yield ("value",), pieces(item.value)
-    elif isinstance(item, RunItem | ServeItem):
-        field = "run" if isinstance(item, RunItem) else "serve"
-        for j, word in enumerate(item.run if isinstance(item, RunItem) else item.serve):
-            yield (field, j), pieces(word)
     elif isinstance(item, ArgItem):
         if item.value is not None:
             yield ("value",), pieces(item.value)
-        for j, word in enumerate(item.values or []):
+        for j, word in enumerate(item.values or ()):
             yield ("values", j), pieces(word)
+    elif isinstance(item, RunItem):
+        for j, word in enumerate(item.run):
+            yield ("run", j), pieces(word)
+    elif isinstance(item, ServeItem):
+        for j, word in enumerate(item.serve):
+            yield ("serve", j), pieces(word)
 
 
-def _item(item: LaunchItem, recipe: Recipe, loc: Loc, source: Source) -> Iterator[Problem]:
+def _item(line: _Line, recipe: Recipe, loc: Loc, source: Source) -> Iterator[Problem]:
     """What is wrong with one item, whatever is selected."""
+    item = line.item
     engine = vocabulary.engines()[recipe.engine]
     declared = {requirement.variable for requirement in recipe.requires}
-    for place, word in _words(item):
+    for place, word in line.words:
         for piece in word:
             if isinstance(piece, str) and (why := unspeakable(piece)):
                 yield source.problem((*loc, *place), f"holds {why}, which no process can receive")
@@ -249,7 +273,7 @@ def _item(item: LaunchItem, recipe: Recipe, loc: Loc, source: Source) -> Iterato
         elif isinstance(item, ServeItem) and first != engine.program:
             yield source.problem((*loc, field, 0), f"must be {engine.program}, the program of {recipe.engine}")
     if isinstance(item, ServeItem):
-        for place, word in _words(item):
+        for place, word in line.words:
             if _begins_with_a_dash(word):
                 yield source.problem((*loc, *place), "is a flag: give it as an arg item of its own")
     if isinstance(item, ArgItem):
@@ -257,7 +281,7 @@ def _item(item: LaunchItem, recipe: Recipe, loc: Loc, source: Source) -> Iterato
             yield source.problem((*loc, "values"), "stands beside value: use one of them")
         if item.equals and item.value is None:
             yield source.problem((*loc, "equals"), "needs a value")
-        for place, word in _words(item):
+        for place, word in line.words:
             if not item.equals and _begins_with_a_dash(word):
                 yield source.problem(
                     (*loc, *place), f"begins with a dash and would be read as a flag: add equals: true to print {item.arg}=…"
@@ -290,7 +314,7 @@ def _order(recipe: Recipe, source: Source) -> Iterator[Problem]:
         yield source.problem(("launch", len(recipe.launch) - 1), "a comment must stand above something")
 
 
-def _block(recipe: Recipe, held: Sequence[int]) -> Iterator[tuple[Loc, str]]:
+def _block(recipe: Recipe, lines: Sequence[_Line], held: Sequence[int]) -> Iterator[tuple[Loc, str]]:
     """What is wrong with the block of one selection."""
     engine = vocabulary.engines()[recipe.engine]
     declared = {requirement.variable for requirement in recipe.requires}
@@ -301,10 +325,11 @@ def _block(recipe: Recipe, held: Sequence[int]) -> Iterator[tuple[Loc, str]]:
         item = recipe.launch[i]
         loc: Loc = ("launch", i)
         known = variables | declared if isinstance(item, RunItem) else variables
-        for place, word in _words(item):
+        for place, word in lines[i].words:
             for piece in word:
                 if isinstance(piece, dict) and piece["var"] not in known:
-                    hint = did_you_mean(piece["var"], known)
+                    above = {other.env for other in recipe.launch[:i] if isinstance(other, EnvItem)}
+                    hint = did_you_mean(piece["var"], (above | known) - {piece["var"]})
                     yield (*loc, *place), f"{piece['var']} is not defined above this line{hint}"
         if isinstance(item, EnvItem):
             if item.env in variables:
@@ -325,20 +350,15 @@ def _block(recipe: Recipe, held: Sequence[int]) -> Iterator[tuple[Loc, str]]:
             yield ("launch", flags[flag], "arg"), f"{flag} needs {' or '.join(needed)}"
 
 
-def _flag_and_values(item: ArgItem) -> list[list[Piece]]:
-    return [[item.arg], *(word for _, word in _words(item))]
-
-
-def _capacity(recipe: Recipe, held: Sequence[int], selection: Selection) -> Iterator[tuple[Loc, str]]:
+def _capacity(recipe: Recipe, lines: Sequence[_Line], held: Sequence[int], selection: Selection) -> Iterator[tuple[Loc, str]]:
     """What the cards of one selection can not do."""
     engine = vocabulary.engines()[recipe.engine]
     flags = {item.arg: i for i in held if isinstance(item := recipe.launch[i], ArgItem)}
-    words = [
-        "".join(piece if isinstance(piece, str) else "$" for piece in word)
-        for i in held
-        if isinstance(item := recipe.launch[i], ArgItem)
-        for word in _flag_and_values(item)
-    ]
+    words: list[str] = []
+    for i in held:
+        if isinstance(item := lines[i].item, ArgItem):
+            words.append(item.arg)
+            words += ["".join(piece if isinstance(piece, str) else "$" for piece in word) for _, word in lines[i].words]
     facts = launch_facts(engine, words)
 
     def at(fact: str) -> Loc:
@@ -426,7 +446,7 @@ def _results(recipe: Recipe, source: Source) -> Iterator[Problem]:
                 yield source.problem(loc, "passed and of belong together")
             elif result.passed is not None and result.of is not None and result.passed > result.of:
                 yield source.problem((*loc, "passed"), f"{result.passed} passed of {result.of}")
-            if result == type(result)():
+            if not result.model_fields_set:
                 yield source.problem(loc, "says nothing: give outcome, passed and of, value or detail")
             yield from _range(result.value, (*loc, "value"), source)
     for i, measurement in enumerate(recipe.measurements):
@@ -468,8 +488,7 @@ def _unique(recipe: Recipe, source: Source, *fields: str) -> Iterator[Problem]:
                 yield source.problem((field, i, "name"), f"{name} is already used above")
 
 
-def _tables(recipe: Recipe, source: Source) -> Iterator[Problem]:
-    figures = Figures(recipe)
+def _tables(recipe: Recipe, source: Source, figures: Figures) -> Iterator[Problem]:
     for i, table in enumerate(recipe.performance):
         loc: Loc = ("performance", i)
         names = [column.name for column in table.columns] + [column.name for column in table.derived]
@@ -481,8 +500,9 @@ def _tables(recipe: Recipe, source: Source) -> Iterator[Problem]:
                     yield source.problem((*loc, "charts", k, "columns", m), f"no column {name!r}{did_you_mean(name, names)}")
         try:
             figures.table(table.name)
-        except FigureError as error:
-            yield source.problem(loc, str(error))
+        except BrokenTableError as error:
+            if error.table == table.name:
+                yield source.problem(loc, str(error))
 
 
 # --- names of other things -------------------------------------------------------------------------------------------
@@ -546,9 +566,12 @@ def _is_there(path: Path) -> bool:
 
 
 def _outside(path: str, root: Path) -> str | None:
+    """Why a path is none of this repository's, or None."""
     if path.startswith("/") or any(part in ("", ".", "..") for part in path.rstrip("/").split("/")):
         return f"{path} is not a plain path inside this repository"
     try:
+        if not os.path.lexists(root / path):
+            return None
         inside = (root / path).resolve().is_relative_to(root.resolve())
     except (OSError, RuntimeError):
         return f"{path} can not be followed: a link leads back to itself"
@@ -557,17 +580,21 @@ def _outside(path: str, root: Path) -> str | None:
     return None if inside else f"{path} leads out of this repository"
 
 
-def _texts(recipe: Recipe, source: Source) -> Iterator[Problem]:
-    figures = Figures(recipe)
+def _texts(recipe: Recipe, source: Source, figures: Figures) -> Iterator[Problem]:
     for loc, text in prose(recipe):
         for _, expression in placeholders(text):
             try:
                 figures.value(expression)
+            except BrokenTableError:
+                continue
             except FigureError as error:
                 yield source.problem(loc, f"{{{{ {expression} }}}}: {error}")
+        if _UNCLOSED.search(text):
+            yield source.problem(loc, "{{ is not closed by }} on the same line")
         for message, _ in _misspelt_flags(recipe, text):
             yield source.problem(loc, message)
-    used = {piece["var"] for item in recipe.launch for _, word in _words(item) for piece in word if isinstance(piece, dict)}
+    runs = [item for item in recipe.launch if isinstance(item, RunItem)] if recipe.requires else []
+    used = {piece["var"] for item in runs for _, word in _words(item) for piece in word if isinstance(piece, dict)}
     for i, requirement in enumerate(recipe.requires):
         if requirement.variable not in used:
             yield source.problem(("requires", i), f"no run step refers to {requirement.variable}")
@@ -575,6 +602,8 @@ def _texts(recipe: Recipe, source: Source) -> Iterator[Problem]:
 
 def _misspelt_flags(recipe: Recipe, text: str) -> Iterator[tuple[str, int]]:
     """Flags in code of a text that are none of the block's, and differ little from one that is."""
+    if "`--" not in text:
+        return
     flags = {item.arg for item in recipe.launch if isinstance(item, ArgItem)}
     for match in _FLAG_IN_CODE.finditer(text):
         if match[1] not in flags and (near := difflib.get_close_matches(match[1], flags, n=1, cutoff=0.88)):

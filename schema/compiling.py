@@ -28,6 +28,8 @@ Line = dict[str, Any]
 
 def pieces(word: Word) -> list[Piece]:
     """A word of the recipe language as pieces for quoting."""
+    if isinstance(word, str):
+        return [word]
     parts = word.join if isinstance(word, Joined) else [word]
     return [{"var": part.var} if isinstance(part, Variable) else part for part in parts]
 

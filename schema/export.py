@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from schema import vocabulary
+from schema import models, vocabulary
 from schema.block import selections
+from schema.docs import field_docs
 from schema.facts import badge
 from schema.loading import ROOT, LoadedRecipe, load_all
 from schema.models import HardwareOption, Recipe, VariantOption
@@ -18,7 +20,12 @@ SCHEMA_FILE = "schema/recipe.schema.json"
 
 def json_schema() -> str:
     """The JSON Schema (2020-12) of ``recipe.yaml``, generated from the models."""
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Recipe.model_json_schema()}
+    schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Recipe.model_json_schema()}
+    for name, part in {"Recipe": schema, **schema["$defs"]}.items():
+        docs = field_docs(getattr(models, name)) if hasattr(models, name) else {}
+        for field, properties in part.get("properties", {}).items():
+            if field in docs:
+                properties["description"] = docs[field].replace("``", "`")
     return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -34,6 +34,14 @@ class FigureError(Exception):
     """An expression that names no figure of the recipe; the message says which part, and what is near."""
 
 
+class BrokenTableError(FigureError):
+    """A table that can not be computed, whatever asks for it; checks say so once, at the table itself."""
+
+    def __init__(self, table: str, message: str) -> None:
+        super().__init__(message)
+        self.table = table
+
+
 @dataclass(frozen=True)
 class TableColumn:
     """A column ready to be shown: ``cells`` as text, ``numbers`` the same as low and high, None where nothing was measured."""
@@ -137,7 +145,12 @@ class Figures:
         """A performance table, its derived columns computed."""
         if name not in self._tables:
             table = _named("table", name, {table.name: table for table in self.recipe.performance})
-            self._tables[name] = self._computed(table)
+            try:
+                self._tables[name] = self._computed(table)
+            except BrokenTableError:
+                raise
+            except FigureError as error:
+                raise BrokenTableError(name, str(error)) from None
         return self._tables[name]
 
     def value(self, expression: str) -> str:

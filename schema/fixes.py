@@ -16,7 +16,7 @@ from schema.source import read_text
 
 
 class _Data(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, defer_build=True)
 
 
 M = TypeVar("M", bound=_Data)

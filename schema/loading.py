@@ -7,7 +7,6 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +36,8 @@ class LoadedRecipe:
     """Markdown with ``{{ … }}`` still in it; empty if there is no guide."""
     program: dict[str, Any]
     """The launch program, see :mod:`schema.block`."""
-
-    @cached_property
-    def figures(self) -> Figures:
-        """The recipe's figures."""
-        return Figures(self.recipe)
+    figures: Figures
+    """The recipe's figures, its tables computed."""
 
 
 def recipe_files(root: Path) -> list[Path]:
@@ -71,20 +67,22 @@ def load(file: Path, root: Path = ROOT) -> LoadedRecipe:
     file = Path(os.path.abspath(file))  # noqa: PTH100  # resolve() would follow links, absolute() keeps ".."
     recipe = validate(source)
     folder = file.parent
-    problems = list(checks.check(recipe, source, folder, root))
+    figures = Figures(recipe)
+    problems = list(checks.check(recipe, source, folder, root, figures))
     guide = ""
     guide_file = folder / "guide.md"
-    if guide_file.exists() or guide_file.is_symlink():
+    if os.path.lexists(guide_file):
+        guide_name = f"{source.name.removesuffix(file.name)}{guide_file.name}"
         try:
-            guide = read_text(guide_file, shown(guide_file, root))
+            guide = read_text(guide_file, guide_name)
         except ProblemsError as error:
             problems += error.problems
         else:
-            problems += checks.check_guide(recipe, guide, shown(guide_file, root))
+            problems += checks.check_guide(recipe, guide, guide_name, figures)
     if problems:
         raise ProblemsError(problems)
     identity = f"{folder.parent.name}/{folder.name}"
-    return LoadedRecipe(identity, folder, source, recipe, guide, compile_program(identity, recipe))
+    return LoadedRecipe(identity, folder, source, recipe, guide, compile_program(identity, recipe), figures)
 
 
 def shown(path: Path, root: Path) -> str:

@@ -31,7 +31,7 @@ from schema.problems import did_you_mean
 class Model(BaseModel):
     """Base of all: unknown keys and values of another type are refused, nothing is converted, nothing changes later."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028
 
 
 def _seen(text: str) -> str:
-    if match := _UNSEEN.search(text):
+    if not text.isprintable() and (match := _UNSEEN.search(text)):
         raise PydanticCustomError("unseen", "holds U+{code}, a character that can not be seen", {"code": f"{ord(match[0]):04X}"})
     return text
 

@@ -5,12 +5,15 @@ This is the quick path of ``--export-shell``: with a cached program it imports t
 
 from __future__ import annotations
 
-import difflib
-import json
+import marshal
 import os
-from typing import Any
+import sys
 
 from schema import cache
+
+TYPE_CHECKING = False  # typing.TYPE_CHECKING would import typing
+if TYPE_CHECKING:
+    from typing import Any
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -31,10 +34,12 @@ def locate(wanted: str, root: str = ROOT) -> str:
         if os.path.basename(file) == "recipe.yaml" and os.path.isfile(file):
             return os.path.abspath(file)
     known = identities(root)
-    folded = {name.casefold(): name for name in known}
+    folded = {known_name.casefold(): known_name for known_name in known}
     if plain.casefold() in folded:
         return os.path.join(recipes, folded[plain.casefold()], "recipe.yaml")
-    near = [folded[name] for name in difflib.get_close_matches(plain.casefold(), list(folded), n=3, cutoff=0.4)]
+    import difflib
+
+    near = [folded[match] for match in difflib.get_close_matches(plain.casefold(), list(folded), n=3, cutoff=0.4)]
     hint = f", did you mean {' or '.join(near)}?" if near else f" (known: {', '.join(known[:8])})" if known else ""
     raise UnknownRecipeError(f"no recipe {wanted!r}{hint}")
 
@@ -61,30 +66,37 @@ def program(file: str) -> dict[str, Any]:
 
     Raises ``schema.problems.ProblemsError`` for a recipe with problems.
     """
-    root = root_of(file)
-    name = _name(file)
-    if name:
+    origin = _origin(file)
+    name = os.path.abspath(file).replace(os.sep, "%")[-200:]
+    if origin:
         kept = cache.read(ROOT, "programs", name)
-        if kept is not None:
-            found: dict[str, Any] = json.loads(kept)
-            return found
+        try:
+            found = marshal.loads(kept or b"")  # noqa: S302 - from our own checkout, as .pyc files are
+            if found[0] == origin:
+                fresh: dict[str, Any] = found[1]
+                return fresh
+        except (EOFError, ValueError, TypeError, IndexError, KeyError):
+            pass
     from pathlib import Path
 
     from schema.loading import load
 
-    fresh = load(Path(file), Path(root)).program
-    if name:
-        cache.write(ROOT, "programs", name, json.dumps(fresh).encode())
+    fresh = load(Path(file), Path(root_of(file))).program
+    if origin:
+        cache.write(ROOT, "programs", name, marshal.dumps((origin, fresh)))
     return fresh
 
 
-def _name(file: str) -> str | None:
-    """What the cached program of a file is called: by its place, its content, and the code that reads it."""
+def _origin(file: str) -> tuple[Any, ...] | None:
+    """What a program is made from: the file's place and content, the code that reads it, and this Python.
+
+    ``marshal`` is what Python keeps its own compiled files in; reading it back imports nothing.
+    """
     try:
         if os.path.getsize(file) > 1_000_000:
             return None
         with open(file, "rb") as opened:
             content = opened.read()
-        return cache.digest(os.path.abspath(file).encode(), content, cache.fingerprint(os.path.join(ROOT, "schema")).encode())
+        return sys.version, os.path.abspath(file), content, cache.stamps(os.path.join(ROOT, "schema"))
     except OSError:
         return None

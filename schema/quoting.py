@@ -31,6 +31,8 @@ _ESCAPES = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "'": r"\'", "\\": r"\\"}
 
 def unspeakable(text: str) -> str | None:
     """Name what no process argument can hold, or None: NUL ends a C string, a lone surrogate is no character."""
+    if text.isprintable():
+        return None
     for character in text:
         if character == "\0":
             return "a NUL character"

@@ -9,13 +9,14 @@ An axis here is ``{"name", "title", "kind", "when", "because", "default", "optio
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+TYPE_CHECKING = False  # typing.TYPE_CHECKING would import typing
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any, TypeAlias
 
-Condition = Mapping[str, Sequence[str]]
+    Condition: TypeAlias = Mapping[str, Sequence[str]]
+    Axis: TypeAlias = Mapping[str, Any]
 Selection = dict[str, str]
-Axis = Mapping[str, Any]
 
 
 class ChoiceError(Exception):
@@ -98,6 +99,8 @@ def _why(axis: Axis, choice: str, selection: Selection) -> str:
 
 
 def _nearest(word: str, names: Sequence[str]) -> str:
+    import difflib
+
     folded = {name.casefold(): name for name in names}
     near = [folded[match] for match in difflib.get_close_matches(word.casefold(), list(folded), n=2, cutoff=0.5)]
     hint = f", did you mean {' or '.join(near)}?" if near else ""

@@ -13,10 +13,9 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
@@ -31,7 +30,11 @@ MAX_BYTES = 1_000_000
 MAX_NODES = 100_000
 MAX_DEPTH = 40
 
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ufffe\uffff]")
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls, except tab and newline
+    "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"  # directions, separators, zero width
+    "\ufffe\uffff\U0001fffe\U0001ffff\U0002fffe\U0002ffff\U0003fffe-\U0010ffff]"  # no characters, tags, private use
+)
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
 _NUMBER_IN_SOME_YAML = re.compile(
@@ -41,6 +44,7 @@ _NUMBER_IN_SOME_YAML = re.compile(
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "~": None, "": None}
 _WORDS_IN_SOME_YAML = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 _MAX_DIGITS = 18
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the second where PyYAML has no libyaml
 
 
 class Source:
@@ -65,7 +69,7 @@ class Source:
     def problem(self, loc: Loc, message: str) -> Problem:
         """A problem at a place of this file."""
         line, column = self.locate(loc)
-        field = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in loc).removeprefix(".")
+        field = "".join(f"[{step}]" if isinstance(step, int) else f".{_key_text(step)}" for step in loc).removeprefix(".")
         return Problem(self.name, line, column, field, message)
 
     def _found(self, loc: Loc) -> tuple[Position, Position]:
@@ -114,6 +118,8 @@ def read_text(path: Path, name: str) -> str:
         line, column = _position(raw[: error.start].decode(errors="replace"))
         raise fail(f"is not UTF-8 text: byte 0x{raw[error.start]:02x}", line, column) from None
     text = text.replace("\r\n", "\n")
+    if text.replace("\n", "").isprintable():
+        return text
     if match := _UNSEEN.search(text):
         line, column = _position(text[: match.start()])
         raise fail(f"holds U+{ord(match[0]):04X}, a character that can not be seen: remove it", line, column)
@@ -130,31 +136,6 @@ def _position(before: str) -> Position:
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
-def _events(text: str) -> Iterator[Any]:
-    try:
-        parser: Any = yaml.CLoader(text)
-    except AttributeError:  # PyYAML without libyaml
-        parser = yaml.Loader(text)
-    while True:
-        event = parser.get_event()
-        if event is None:
-            return
-        yield event
-
-
-class _Frame:
-    """A collection being built."""
-
-    __slots__ = ("anchor", "data", "key", "keys", "nodes_before")
-
-    def __init__(self, data: dict[str, Any] | list[Any], anchor: str | None, nodes_before: int) -> None:
-        self.data = data
-        self.anchor = anchor
-        self.nodes_before = nodes_before
-        self.key: str | None = None
-        self.keys: dict[str, int] = {}
-
-
 class _Builder:
     """Builds plain data from events.  With ``positions`` it records, for each place, where its key and its value begin."""
 
@@ -163,19 +144,18 @@ class _Builder:
         self._name = name
         self._positions = positions
         self._problems: list[Problem] = []
-        self._stack: list[_Frame] = []
-        self._key_position: Position = (1, 1)
-        self._anchors: dict[str, tuple[Any, int]] = {}
-        self._open_anchors: set[str] = set()
-        self._nodes = 0
-        self._root: Any = None
+        # Finished anchors: their value, how many values it holds with everything expanded, and how deep it is nested.
+        self._anchors: dict[str, tuple[Any, int, int]] = {}
 
     def build(self) -> Any:
-        """The file's data.  Raises :class:`ProblemsError`; while recording positions it stops quietly instead."""
+        """The file's data.  Raises :class:`ProblemsError`; while recording positions it gives what could be read instead."""
+        data: Any = None
         try:
-            self._read()
+            data = self._read()
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
+            if mark and mark.line >= self._text.count("\n") and error.context_mark:
+                mark = error.context_mark  # what is not closed is reported where it opens, not at the end of the file
             self._problems.append(self._problem_at(mark, self._readable(error, mark)))
         except yaml.YAMLError as error:
             self._problems.append(Problem(self._name, 1, 1, "", f"is not YAML: {' '.join(str(error).split())}"))
@@ -183,125 +163,123 @@ class _Builder:
             pass
         if self._problems and self._positions is None:
             raise ProblemsError(self._problems)
-        return self._root
+        return data
 
-    def _read(self) -> None:
-        documents = 0
-        found = False
-        for event in _events(self._text):
+    def _read(self) -> Any:
+        """One pass over the events.
+
+        It is one loop over local names, because this is where most of the time of ``--check`` goes.  ``data`` is the collection
+        being filled, ``key`` the key that waits for its value, ``lines`` where each key stands; ``stack`` holds those around it.
+        """
+        get_event = _LOADER(self._text).get_event
+        scalar, mapping, sequence = yaml.ScalarEvent, yaml.MappingStartEvent, yaml.SequenceStartEvent
+        ends = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
+        positions = self._positions
+        stack: list[tuple[Any, str | None, dict[str, int], str | None, int, int, Loc]] = []
+        root: list[Any] = []
+        data: Any = root
+        key: str | None = None
+        lines: dict[str, int] = {}
+        anchor: str | None = None
+        anchored_at = nodes = documents = deepest = 0
+        open_anchors: set[str] = set()
+        place: Loc = ()
+        key_position: Position = (1, 1)
+        while (event := get_event()) is not None:
             kind = type(event)
-            if kind is yaml.ScalarEvent:
-                found = True
-                self._scalar(event)
-            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-                found = True
-                self._start(event, {} if kind is yaml.MappingStartEvent else [])
-            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-                self._end()
+            if kind is scalar:
+                value = event.value
+                if event.tag is not None:
+                    self._add_problem(event, f"tags such as {_short(event.tag)} are not used here")
+                # A longer word that begins with a letter means itself, as a key and as a value.
+                plain = len(value) > 5 and value[0].isalpha()
+                if type(data) is dict and key is None:
+                    mark = event.start_mark
+                    if plain and value not in lines:
+                        key = value
+                        lines[key] = mark.line + 1
+                    else:
+                        key = self._key(event, value, lines)
+                    key_position = (mark.line + 1, mark.column + 1)
+                    if event.anchor:
+                        self._anchors[event.anchor] = (key, 1, 0)
+                    continue
+                if not plain and not event.style:
+                    value = self._plain(event, value)
+                nodes += 1
+                if event.anchor:
+                    self._anchors[event.anchor] = (value, 1, 0)
+            elif kind is mapping or kind is sequence:
+                value = {} if kind is mapping else []
+                if event.tag is not None:
+                    self._add_problem(event, f"tags such as {_short(event.tag)} are not used here")
+                if len(stack) >= MAX_DEPTH:
+                    self._stop(event, f"is nested more than {MAX_DEPTH} deep")
+                if type(data) is dict and key is None:
+                    self._stop(event, "a list or mapping can not be a key")
+                nodes += 1
+                deepest = max(deepest, len(stack) + 1)
+            elif kind in ends:
+                if anchor:
+                    open_anchors.discard(anchor)
+                    self._anchors[anchor] = (data, nodes - anchored_at, deepest - len(stack) + 1)
+                data, key, lines, anchor, anchored_at, outer_deepest, place = stack.pop()
+                deepest = max(deepest, outer_deepest)
+                continue
             elif kind is yaml.AliasEvent:
-                self._alias(event)
-            elif kind is yaml.DocumentStartEvent:
-                documents += 1
-                if documents > 1:
-                    self._stop(event, "a second document begins here: one file holds one")
-                if event.version or event.tags:
-                    self._stop(event, "directives (%) are not used here")
-        if not found or (self._root is None and not self._text.strip()):
-            self._problems.append(Problem(self._name, 1, 1, "", "is empty"))
-
-    def _scalar(self, event: Any) -> None:
-        if event.tag is not None:
-            self._add_problem(event, f"tags such as {_short(event.tag)} are not used here")
-        value: Any = event.value
-        if event.style is None or event.style == "":
-            value = self._plain(event, value)
-        self._count(event, 1)
-        if event.anchor:
-            self._anchors[event.anchor] = (value, 1)
-        frame = self._stack[-1] if self._stack else None
-        if frame is not None and frame.key is None and type(frame.data) is dict:
-            self._key(event, frame, value)
-        else:
-            self._put(event, value)
-
-    def _key(self, event: Any, frame: _Frame, value: Any) -> None:
-        if not isinstance(value, str):
-            self._add_problem(event, f"the key {_short(event.value)} must be text: write it in quotes")
-            value = event.value
-        elif value == "<<" and not event.style:
-            self._add_problem(event, "merge keys (<<) are not used here: write the keys out")
-        line = event.start_mark.line + 1
-        if value in frame.keys:
-            self._add_problem(event, f"the key {_short(value)} stands twice; first in line {frame.keys[value]}")
-        frame.keys.setdefault(value, line)
-        frame.key = value
-        self._key_position = (line, event.start_mark.column + 1)
-
-    def _put(self, event: Any, value: Any) -> None:
-        """Put a finished scalar, an alias, or a collection that begins into what holds it."""
-        if self._positions is not None:
-            at = (event.start_mark.line + 1, event.start_mark.column + 1)
-            in_mapping = bool(self._stack) and type(self._stack[-1].data) is dict
-            self._positions[self._loc()] = (self._key_position if in_mapping else at, at)
-        if not self._stack:
-            self._root = value
-            return
-        frame = self._stack[-1]
-        if isinstance(frame.data, list):
-            frame.data.append(value)
-        elif frame.key is not None:
-            frame.data[frame.key] = value
-            frame.key = None
-
-    def _loc(self) -> Loc:
-        """The place that the next value takes.  Above the innermost, a key is that of the last value put."""
-        steps: list[str | int] = []
-        for depth, frame in enumerate(self._stack):
-            last = depth == len(self._stack) - 1
-            if isinstance(frame.data, list):
-                steps.append(len(frame.data) - (0 if last else 1))
-            elif frame.key is not None:
-                steps.append(frame.key)
+                if event.anchor in open_anchors:
+                    self._stop(event, f"the alias {_short('*' + event.anchor)} stands inside what it refers to")
+                if event.anchor not in self._anchors:
+                    self._stop(event, f"no anchor {_short('&' + event.anchor)} stands above this alias")
+                if type(data) is dict and key is None:
+                    self._stop(event, "an alias can not be a key")
+                value, count, depth = self._anchors[event.anchor]  # shared, not copied: what is read here is never changed
+                nodes += count
+                deepest = max(deepest, len(stack) + depth)
+                if deepest > MAX_DEPTH:
+                    self._stop(event, f"with aliases expanded it is nested more than {MAX_DEPTH} deep")
             else:
-                steps.append(next(reversed(frame.data), ""))
-        return tuple(steps)
+                if kind is yaml.DocumentStartEvent:
+                    documents += 1
+                    if documents > 1:
+                        self._stop(event, "a second document begins here: one file holds one")
+                    if event.version or event.tags:
+                        self._stop(event, "directives (%) are not used here")
+                continue
+            if nodes > MAX_NODES:
+                self._stop(event, f"with aliases expanded there are more than {MAX_NODES:,} values")
+            here = place
+            if positions is not None:
+                at = (event.start_mark.line + 1, event.start_mark.column + 1)
+                if data is not root:
+                    here = (*place, len(data) if key is None else key)
+                positions[here] = (at if key is None else key_position, at)
+            if key is None:
+                data.append(value)
+            else:
+                data[key] = value
+                key = None
+            if kind is mapping or kind is sequence:
+                stack.append((data, key, lines, anchor, anchored_at, deepest, place))
+                data, lines, place, deepest = value, {}, here, len(stack)
+                anchor, anchored_at = event.anchor, nodes - 1
+                if anchor:
+                    open_anchors.add(anchor)
+        if not root:
+            self._problems.append(Problem(self._name, 1, 1, "", "is empty"))
+        return root[0] if root else None
 
-    def _start(self, event: Any, data: dict[str, Any] | list[Any]) -> None:
-        if event.tag is not None:
-            self._add_problem(event, f"tags such as {_short(event.tag)} are not used here")
-        if len(self._stack) >= MAX_DEPTH:
-            self._stop(event, f"is nested more than {MAX_DEPTH} deep")
-        frame = self._stack[-1] if self._stack else None
-        if frame is not None and type(frame.data) is dict and frame.key is None:
-            self._stop(event, "a list or mapping can not be a key")
-        self._count(event, 1)
-        self._put(event, data)
-        if event.anchor:
-            self._open_anchors.add(event.anchor)
-        self._stack.append(_Frame(data, event.anchor, self._nodes - 1))
-
-    def _end(self) -> None:
-        frame = self._stack.pop()
-        if frame.anchor:
-            self._open_anchors.discard(frame.anchor)
-            self._anchors[frame.anchor] = (frame.data, self._nodes - frame.nodes_before)
-
-    def _alias(self, event: Any) -> None:
-        if event.anchor in self._open_anchors:
-            self._stop(event, f"the alias *{event.anchor} stands inside what it refers to")
-        if event.anchor not in self._anchors:
-            self._stop(event, f"no anchor &{event.anchor} stands above this alias")
-        value, nodes = self._anchors[event.anchor]
-        self._count(event, nodes)
-        frame = self._stack[-1] if self._stack else None
-        if frame is not None and type(frame.data) is dict and frame.key is None:
-            self._stop(event, "an alias can not be a key")
-        self._put(event, value)  # shared, not copied: what is read here is never changed
-
-    def _count(self, event: Any, nodes: int) -> None:
-        self._nodes += nodes
-        if self._nodes > MAX_NODES:
-            self._stop(event, f"with aliases expanded there are more than {MAX_NODES:,} values")
+    def _key(self, event: Any, key: str, lines: dict[str, int]) -> str:
+        if not event.style:
+            if key == "<<":
+                self._add_problem(event, "merge keys (<<) are not used here: write the keys out")
+            elif not isinstance(self._plain(event, key), str):
+                self._add_problem(event, f"the key {_short(key)} must be text: write it in quotes")
+        if key in lines:
+            self._add_problem(event, f"the key {_short(key)} stands twice; first in line {lines[key]}")
+        else:
+            lines[key] = event.start_mark.line + 1
+        return key
 
     def _plain(self, event: Any, value: str) -> Any:
         """What a scalar without quotes means, if every YAML agrees on it."""
@@ -309,18 +287,18 @@ class _Builder:
             return _CONSTANTS[value]
         if value[0] in "+-.0123456789":
             if _INTEGER.fullmatch(value):
-                if len(value) > _MAX_DIGITS:
+                if len(value.lstrip("-")) > _MAX_DIGITS:
                     self._add_problem(event, f"a number of {len(value)} digits: write it in quotes if it is text")
                     return value
                 return int(value)
-            if _DECIMAL.fullmatch(value):
+            if len(value) <= _MAX_DIGITS + 2 and _DECIMAL.fullmatch(value):
                 return Decimal(value)
             if _NUMBER_IN_SOME_YAML.fullmatch(value):
                 self._add_problem(event, f"{_short(value)} is read as a number by some and not by others: write it in quotes")
         elif len(value) <= 5 and value.lower() in _WORDS_IN_SOME_YAML:
             self._add_problem(event, f"{value} is true, false or null to some and text to others: write it in quotes")
-        elif value == "=":
-            self._add_problem(event, "= has a meaning of its own to some: write it in quotes")
+        elif value in ("=", "<<"):
+            self._add_problem(event, f"{value} has a meaning of its own to some: write it in quotes")
         return value
 
     def _readable(self, error: yaml.MarkedYAMLError, mark: Any) -> str:
@@ -337,13 +315,17 @@ class _Builder:
     def _add_problem(self, event: Any, message: str) -> None:
         self._problems.append(self._problem_at(event.start_mark, message))
 
-    def _stop(self, event: Any, message: str) -> None:
+    def _stop(self, event: Any, message: str) -> NoReturn:
         self._add_problem(event, message)
         raise _StopReading
 
 
 class _StopReading(Exception):  # noqa: N818 - no error by itself: the problem is recorded
     """Nothing sensible can be read after this."""
+
+
+def _key_text(key: str) -> str:
+    return key if key.isprintable() and len(key) <= 60 else _short(key)
 
 
 def _short(text: str) -> str:

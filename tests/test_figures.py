@@ -194,8 +194,7 @@ def measured(own_code: str, result: str) -> str:
     """The rich recipe with measured evidence, and that result of its one check."""
     text = changed(RICH, "status: reported", MEASURED)
     text = changed(text, "own_code: false", f"own_code: {own_code}")
-    text = changed(text, ".\nengine", "!\nengine")
-    return changed(changed(text, "{passed: 11, of: 12}", result), "{{ checks.golden.base }}", "that")
+    return changed(text, "{passed: 11, of: 12}", result)
 
 
 @pytest.mark.parametrize(
@@ -224,8 +223,7 @@ def test_measured_by_other_code_is_refused(repo: Repository) -> None:
 
 
 def test_a_failed_check_outweighs_reports_whoever_made_them(repo: Repository) -> None:
-    text = changed(RICH, "{passed: 11, of: 12}", "{outcome: fail}")
-    found = badge(repo.load(changed(text, "{{ checks.golden.base }}", "that")).recipe, BASE)
+    found = badge(repo.load(changed(RICH, "{passed: 11, of: 12}", "{outcome: fail}")).recipe, BASE)
     assert (found.level, found.text) == ("failed", "Fails a check")
     assert found.evidence is not None
     assert found.evidence.name == "page"

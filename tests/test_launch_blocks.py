@@ -17,7 +17,7 @@ from support import GAUDI, MINIMAL, ROOT, SGLANG, Call, Repository, Shell, as_ya
 from schema.block import argv, describe, environment, render, selections
 from schema.compiling import compile_program
 from schema.loading import load
-from schema.quoting import quote, quote_word
+from schema.quoting import is_shells_own, quote, quote_word
 from schema.selecting import resolve
 
 GAUDI_LINES = """\
@@ -285,6 +285,20 @@ def in_bash(words: list[str], locale: str, folder: Path) -> list[str]:
     found = done.stdout.decode().split("\0")[:-1]
     assert found[len(words) :] == words
     return found[: len(words)]
+
+
+def test_variables_that_bash_keeps_for_itself_are_known() -> None:
+    script = """
+        for name in $(compgen -v) _ EPOCHSECONDS MAPFILE REPLY; do
+            value=$(bash -c "export $name=17; exec /usr/bin/printenv $name" 2>&1)
+            [[ $value == 17 ]] || echo "$name"
+        done
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    kept = set(done.stdout.split())
+    assert {"UID", "PPID", "RANDOM", "_"} <= kept
+    assert {name for name in kept if not is_shells_own(name)} == set()
+    assert not any(map(is_shells_own, ["HOME", "LD_PRELOAD", "VLLM_PORT", "UIDS", "MY_PATH", "PATH_TO_MODEL", "OPTIONS"]))
 
 
 @given(st.lists(texts | st.sampled_from([{"var": "A"}, {"var": "B"}]), min_size=1, max_size=6))

@@ -11,18 +11,17 @@ import shutil
 import threading
 from collections.abc import Iterator
 from html import unescape
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urljoin, urlparse
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from sitebuild import built_site
 
 from schema.block import describe, render
 from schema.loading import ROOT, LoadedRecipe, load_all
 from schema.selecting import resolve
-from sitebuild import built_site
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
@@ -354,5 +353,3 @@ def test_the_site_holds_no_placeholder(address: str, page: Page) -> None:
         if path.startswith("recipes/"):
             assert "{{" not in html
     assert page.request.get(f"{address}recipes/_owner/_name/").status == 404
-
-

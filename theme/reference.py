@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from schema import vocabulary
+from schema.docs import field_docs
 from schema.models import Recipe
 
 
@@ -36,8 +37,9 @@ def fields() -> str:
 def _section(model: type[BaseModel]) -> str:
     doc = " ".join((model.__doc__ or "").split())
     lines = [f"### {model.__name__} {{ #{model.__name__.lower()} }}", "", doc, "", "| Field | Holds | |", "|---|---|---|"]
+    docs = field_docs(model)
     for name, field in model.model_fields.items():
-        means = " ".join((field.description or "").split()).replace("``", "`").replace("|", "\\|")
+        means = docs.get(name, "").replace("``", "`").replace("|", "\\|")
         lines.append(f"| `{name}`{'' if field.is_required() else _default(field)} | {_holds(field.annotation)} | {means} |")
     return "\n".join(lines)
 

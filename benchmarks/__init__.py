@@ -1,0 +1,1 @@
+"""Benchmarks: what the site, the exports and the checks cost, as ratios of runs made side by side."""
