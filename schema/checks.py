@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import difflib
 import itertools
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -570,8 +569,6 @@ def _outside(path: str, root: Path) -> str | None:
     if path.startswith("/") or any(part in ("", ".", "..") for part in path.rstrip("/").split("/")):
         return f"{path} is not a plain path inside this repository"
     try:
-        if not os.path.lexists(root / path):
-            return None
         inside = (root / path).resolve().is_relative_to(root.resolve())
     except (OSError, RuntimeError):
         return f"{path} can not be followed: a link leads back to itself"
