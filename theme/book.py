@@ -6,10 +6,13 @@ checks look at elsewhere in the repository.
 
 from __future__ import annotations
 
+import gc
 import json
+import marshal
 import os
+import sys
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache as remember
 from pathlib import Path
 from typing import Any
@@ -47,12 +50,19 @@ def read_book(root: Path) -> list[Entry]:
     entries: list[Entry] = []
     problems: list[Problem] = []
     files = recipe_files(root)
+    # Nothing made here refers back to itself, so there is nothing for the collector to find, and much for it to look at.
+    collecting = gc.isenabled()
+    gc.disable()
     identities = {f"{file.parent.parent.name}/{file.parent.name}" for file in files}
-    for file in files:
-        try:
-            entries.append(_entry(file, root, code, around, identities))
-        except ProblemsError as error:
-            problems += error.problems
+    try:
+        for file in files:
+            try:
+                entries.append(_entry(file, root, code, around, identities))
+            except ProblemsError as error:
+                problems += error.problems
+    finally:
+        if collecting:
+            gc.enable()
     if problems:
         raise ProblemsError(problems)
     return sorted(entries, key=lambda entry: (entry.order, entry.page.identity.casefold()))
@@ -63,8 +73,8 @@ def _entry(file: Path, root: Path, code: str, around: str, identities: Iterable[
     kept = cache.read(root, "pages", name) if name else None
     if kept is not None:
         try:
-            entry = _unpack(json.loads(kept))
-        except (ValueError, TypeError, KeyError):
+            entry = _unpack(marshal.loads(kept))  # noqa: S302 - from our own checkout, as .pyc files are
+        except (ValueError, TypeError, KeyError, EOFError):
             entry = None
         # Whether a related recipe exists is the one check that looks at other recipes.
         if entry and all(identity in identities for identity in entry.related):
@@ -81,7 +91,7 @@ def _entry(file: Path, root: Path, code: str, around: str, identities: Iterable[
         pins=_pins(loaded.recipe),
     )
     if name:
-        cache.write(root, "pages", name, json.dumps(_pack(entry), ensure_ascii=False).encode())
+        cache.write(root, "pages", name, marshal.dumps(_pack(entry)))
     return entry
 
 
@@ -97,18 +107,18 @@ def _pins(recipe: Recipe) -> dict[str, str]:
 
 
 def _pack(entry: Entry) -> dict[str, Any]:
-    return {**asdict(entry), "card": card_data(entry.card)}
+    page = entry.page
+    return {**vars(entry), "page": {**vars(page)}, "card": card_data(entry.card)}
 
 
 def _unpack(data: dict[str, Any]) -> Entry:
     page = data["page"]
-    search = [(anchor, title, text) for anchor, title, text in page["search"]]
-    return Entry(**{**data, "page": RecipePage(**{**page, "search": search}), "card": card_from(data["card"])})
+    return Entry(**{**data, "page": RecipePage(**page), "card": card_from(data["card"])})
 
 
 def _digest(file: Path, code: str, around: str) -> str | None:
     """The name under which a recipe's entry is kept; None if its files can not be read, which loading will explain."""
-    parts = [code.encode(), around.encode(), str(file).encode()]
+    parts = [sys.version.encode(), code.encode(), around.encode(), str(file).encode()]
     for path in (file, file.parent / "guide.md"):
         try:
             parts.append(path.read_bytes() if path.stat().st_size <= 1_000_000 else b"")

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # mkdocs runs hooks without the configuration's folder on the path
 
+from jinja2 import TemplateError, TemplateSyntaxError  # noqa: E402
 from mkdocs.exceptions import PluginError  # noqa: E402
 from mkdocs.plugins import event_priority  # noqa: E402
 from mkdocs.structure.files import File, InclusionLevel  # noqa: E402
@@ -49,6 +50,7 @@ class _Build:
     entries: list[Entry] = []  # noqa: RUF012 - replaced whole, never changed
     frame: str = ""
     root: Path = ROOT
+    serving: bool = False
 
 
 _DRAWN: dict[str, Callable[[], str]] = {
@@ -58,6 +60,11 @@ _DRAWN: dict[str, Callable[[], str]] = {
 }
 
 
+def on_startup(command: str, **_: Any) -> None:
+    """Note whether somebody is watching."""
+    _Build.serving = command == "serve"
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Take the repository from where mkdocs.yml lies."""
     _Build.root = Path(config.config_file_path).parent if config.config_file_path else ROOT
@@ -65,12 +72,26 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Read all recipes; add the frame, and the pages of fix profiles and ports."""
+    """Read all recipes; add the frame, and the pages of fix profiles and ports.
+
+    While serving, problems are shown on the pages, which stay as they were; a build ends with them.
+    """
+    problems: list[str] = []
+    pages: dict[str, str] = {}
     try:
         _Build.entries = read_book(_Build.root)
         pages = packs.pages(_Build.root)
     except ProblemsError as error:
-        raise PluginError("\n".join(["the recipes have problems:", *map(str, error.problems)])) from None
+        problems = [str(problem) for problem in error.problems]
+    except TemplateSyntaxError as error:
+        problems = [f"{error.filename}:{error.lineno}:1: {error.message}"]
+    except TemplateError as error:
+        problems = [f"theme/templates: {error}"]
+    if problems and not (_Build.serving and _Build.entries):
+        raise PluginError("\n".join(["the recipes can not be shown:", *problems]))
+    if problems:
+        print("\n".join(["The pages stay as they were, because of problems:", *problems]), file=sys.stderr)
+    config.extra["problems"] = problems
     meta = {
         "title": _TITLE,
         "description": _ABOUT,

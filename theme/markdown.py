@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from markdown_it import MarkdownIt
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
@@ -24,6 +24,10 @@ def _highlighted(code: str, language: str, _attributes: str) -> str:
         lexer = get_lexer_by_name("text", ensurenl=False)
     inner = highlight(code.rstrip("\n"), lexer, HtmlFormatter(nowrap=True))
     return f'<pre tabindex="0"><code>{inner.rstrip()}\n</code></pre>'
+
+
+_MARKED = re.compile(r"[*_`\[\]<>&!\\\n]")
+"""What may be markup in a line; a text without any of it is itself."""
 
 
 @cache
@@ -50,6 +54,8 @@ def slug(text: str) -> str:
 
 def inline(text: str) -> Markup:
     """One paragraph's worth of Markdown, without the paragraph."""
+    if not _MARKED.search(text):
+        return escape(text)
     return Markup(_parser().renderInline(text))  # noqa: S704 - raw HTML is off in the parser
 
 

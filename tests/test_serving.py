@@ -1,0 +1,114 @@
+"""``mkdocs serve``: what is edited is served without a restart, and a mistake shows on the page."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from schema.loading import ROOT
+
+GAUDI = "recipes/amd/Kimi-K2.7-Code-MXFP4"
+
+
+class Served:
+    """A copy of the repository, served."""
+
+    def __init__(self, root: Path, port: int) -> None:
+        self.root = root
+        self.address = f"http://127.0.0.1:{port}/"
+
+    def shows(self, path: str, text: str, patience: float = 60) -> bool:
+        """Whether a page shows a text, now or soon."""
+        end = time.monotonic() + patience
+        while time.monotonic() < end:
+            try:
+                with urllib.request.urlopen(self.address + path, timeout=10) as answer:
+                    if text in answer.read().decode():
+                        return True
+            except (urllib.error.URLError, OSError):
+                pass
+            time.sleep(0.1)
+        return False
+
+    def edit(self, file: str, old: str, new: str) -> None:
+        path = self.root / file
+        text = path.read_text("utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new, 1), "utf-8")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    root = tmp_path_factory.mktemp("served")
+    for name in ("schema", "theme", "site", "recipes"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy2(ROOT / "mkdocs.yml", root)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = (root / "log").open("wb")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "mkdocs", "serve", "-a", f"127.0.0.1:{port}"],
+        cwd=root,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        stdout=log,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        it = Served(root, port)
+        assert it.shows("", "Recipes that start"), (root / "log").read_text()
+        yield it
+    finally:
+        server.terminate()
+        server.wait()
+    assert "Traceback" not in (root / "log").read_text()
+
+
+@pytest.mark.xdist_group("serving")
+@pytest.mark.parametrize(
+    ("file", "old", "new", "page", "shown"),
+    [
+        (f"{GAUDI}/recipe.yaml", "/models/Kimi-K2.7-Code-MXFP4", "/srv/kimi", f"{GAUDI}/launch.sh", "KIMI_MXFP4_DIR=/srv/kimi"),
+        (f"{GAUDI}/guide.md", "Kimi-K2.7-Code is a mixture", "This edited model is a mixture", f"{GAUDI}/", "This edited model"),
+        ("theme/templates/recipe.html", "Checks at a glance", "Checks in a word", f"{GAUDI}/", "Checks in a word"),
+        ("theme/overrides/assets/cookbook.css", "--cb-radius: 0.4rem", "--cb-radius: 0.5rem", "assets/cookbook.css", "0.5rem"),
+        ("site/evidence.md", "# Evidence", "# Evidence, edited", "evidence/", "Evidence, edited"),
+    ],
+    ids=["recipe", "guide", "template", "style sheet", "page"],
+)
+def test_an_edit_is_served(served: Served, file: str, old: str, new: str, page: str, shown: str) -> None:
+    assert served.shows(page, "") and not served.shows(page, shown, patience=0.2)
+    served.edit(file, old, new)
+    assert served.shows(page, shown)
+
+
+@pytest.mark.xdist_group("serving")
+def test_a_mistake_shows_on_the_page_and_goes_with_its_cure(served: Served) -> None:
+    mistake = "recipe.yaml:3:1: sumary: unknown key, did you mean summary?"
+    file = f"{GAUDI}/recipe.yaml"
+    served.edit(file, "engine: vllm-gaudi", "sumary: twice\nengine: vllm-gaudi")
+    text = (served.root / file).read_text("utf-8").split("\n")
+    line = next(number for number, content in enumerate(text, 1) if content.startswith("sumary"))
+    assert served.shows(f"{GAUDI}/", mistake.replace(":3:", f":{line}:"))
+    assert served.shows(f"{GAUDI}/launch.sh", "vllm serve"), "the pages stay"
+    served.edit(file, "sumary: twice\n", "")
+    assert served.shows(f"{GAUDI}/", "<h1>") and not served.shows(f"{GAUDI}/", "unknown key", patience=3)
+
+
+@pytest.mark.xdist_group("serving")
+def test_a_new_recipe_appears(served: Served) -> None:
+    folder = served.root / "recipes/acme/Another"
+    shutil.copytree(served.root / "recipes/moonshotai/Kimi-K2.7-Code", folder)
+    assert served.shows("recipes.json", "acme/Another")
+    assert served.shows("recipes/acme/Another/", "acme")
+    shutil.rmtree(folder)
