@@ -337,28 +337,36 @@ class HardwareAxis(_Axis):
     """Which hardware."""
 
     kind: Literal["hardware"]
+    """Always `hardware`."""
     options: Annotated[list[HardwareOption], Field(min_length=1)]
+    """Kinds and numbers of cards."""
 
 
 class ImageAxis(_Axis):
     """Which image."""
 
     kind: Literal["image"]
+    """Always `image`."""
     options: Annotated[list[ImageOption], Field(min_length=1)]
+    """Container images."""
 
 
 class VariantAxis(_Axis):
     """Which checkpoint."""
 
     kind: Literal["variant"]
+    """Always `variant`."""
     options: Annotated[list[VariantOption], Field(min_length=1)]
+    """Checkpoints."""
 
 
 class FeatureAxis(_Axis):
     """A feature to have or not."""
 
     kind: Literal["feature"]
+    """Always `feature`."""
     options: Annotated[list[FeatureOption], Field(min_length=1)]
+    """The states of the feature, often `"on"` and `"off"`."""
 
 
 Axis: TypeAlias = Annotated[HardwareAxis | ImageAxis | VariantAxis | FeatureAxis, Field(discriminator="kind")]
@@ -372,7 +380,9 @@ class Range(Model):
     """A figure that was seen between two values."""
 
     low: Number
+    """The lowest value seen."""
     high: Number
+    """The highest value seen."""
 
 
 Figure: TypeAlias = Annotated[
@@ -387,8 +397,11 @@ class Setup(Model):
     description: Text
     """What ran, in words."""
     hardware: HardwareName | None = None
+    """The kind of accelerator, if it is known."""
     cards: Count | None = None
+    """How many, over all nodes."""
     nodes: Count | None = None
+    """On how many machines."""
 
 
 class Arm(Model):
@@ -408,6 +421,7 @@ class Evidence(Model):
     """Where results come from: who measured, on what, with what."""
 
     name: Key
+    """A name of its own among the evidence."""
     title: Text
     """What it is, in a few words."""
     status: StatusName
@@ -419,6 +433,7 @@ class Evidence(Model):
     source: Text
     """Where it was published, or the record in this repository."""
     source_url: Url | None = None
+    """The address of the source."""
     commit: Commit | None = None
     """The commit of the source, or of this repository when it ran."""
     measured_on: Date | None = None
@@ -428,12 +443,14 @@ class Evidence(Model):
     conditions: Text
     """Machine, image and procedure."""
     arms: Annotated[list[Arm], Field(min_length=1)]
+    """What was run, each with a name that results refer to."""
 
 
 class Result(Model):
     """What a check gave on one arm."""
 
     outcome: Literal["pass", "fail"] | None = None
+    """Whether it passed, where that is not a matter of counting."""
     passed: Annotated[int, Field(ge=0)] | None = None
     """How many passed …"""
     of: Count | None = None
@@ -448,10 +465,13 @@ class Check(Model):
     """A check of correctness and what it gave, arm by arm."""
 
     name: Key
+    """The name that guides use."""
     title: Text
+    """What is checked, in a few words."""
     conditions: Text | None = None
     """What was asked, how often, with what settings."""
     unit: Text | None = None
+    """The unit of the values, if results have values."""
     results: Annotated[dict[Key, Result], Field(min_length=1)]
     """By arm."""
 
@@ -460,9 +480,13 @@ class Measurement(Model):
     """A single figure per arm."""
 
     name: Key
+    """The name that guides use."""
     title: Text
+    """What is measured, in a few words."""
     unit: Text
+    """The unit of the values."""
     better: Literal["lower", "higher"] | None = None
+    """Which way is better, if either is."""
     values: Annotated[dict[Key, Figure], Field(min_length=1)]
     """By arm."""
     details: dict[Key, Text] = {}
@@ -475,21 +499,29 @@ class Rows(Model):
     """What the rows of a table are."""
 
     name: Key
+    """A name of its own."""
     title: Text
+    """The heading of the first column."""
     values: Annotated[list[Annotated[
         Annotated[Number, Tag("number")] | Annotated[Text, Tag("text")],
         Discriminator(lambda value: "text" if isinstance(value, str) else "number"),
     ]], Field(min_length=1)]  # fmt: skip
+    """The rows, numbers or words."""
 
 
 class Column(Model):
     """One column of figures."""
 
     name: Key
+    """The name that guides, derived columns and charts use."""
     title: Text
+    """The heading."""
     unit: Text | None = None
+    """The unit of the values."""
     better: Literal["lower", "higher"] | None = None
+    """Which way is better, if either is."""
     arm: Key
+    """The arm of the evidence that it was measured on."""
     values: list[Annotated[
         Annotated[Number, Tag("number")] | Annotated[Range, Tag("range")] | Annotated[None, Tag("missing")],
         Discriminator(lambda v: "missing" if v is None else "range" if isinstance(v, dict | Range) else "number"),
@@ -501,8 +533,11 @@ class Derived(Model):
     """A column computed from others."""
 
     name: Key
+    """The name that guides, other derived columns and charts use."""
     title: Text
+    """The heading."""
     unit: Text | None = None
+    """The unit of the result."""
     compute: Literal["ratio", "difference", "sum", "per_card", "same"]
     """``ratio`` a / b; ``difference`` a - b; ``sum`` a + b + …; ``per_card`` a / the cards of its arm; ``same`` a."""
     of: Annotated[list[ColumnRef], Field(min_length=1)]
@@ -517,22 +552,30 @@ class Chart(Model):
     """A drawing of some columns against the rows."""
 
     title: Text
+    """The heading."""
     columns: Annotated[list[Key], Field(min_length=1)]
+    """The columns drawn, derived ones included."""
 
 
 class Performance(Model):
     """A table of figures, column by column."""
 
     name: Key
+    """The name that guides use."""
     title: Text
+    """The heading of the table."""
     method: Text
     """How one figure is obtained."""
     measured_as: Text
     """Under which conditions."""
     rows: Rows
+    """What the rows are."""
     columns: Annotated[list[Column], Field(min_length=1)]
+    """What was measured, a column each."""
     derived: list[Derived] = []
+    """What is computed from the columns."""
     charts: list[Chart] = []
+    """Drawings of columns."""
 
 
 # --- the recipe ------------------------------------------------------------------------------------------------------
@@ -542,6 +585,7 @@ class Licence(Model):
     """The licence of the weights."""
 
     name: Text
+    """What it is called."""
     condition: Text | None = None
     """What an operator must know before serving."""
 
@@ -558,25 +602,31 @@ class ModelFacts(Model):
     architecture: Text
     """In a few words: ``MoE, MLA attention, 384 routed experts, top 8``."""
     kind: Literal["moe", "dense"]
+    """A mixture of experts, or one network for every token."""
     context_tokens: Count
     """The longest context the model was made for, in tokens."""
     inputs: Annotated[list[Literal["text", "image", "video", "audio"]], Field(min_length=1)]
     """What it accepts as served by this recipe."""
     licence: Licence
+    """The licence of the weights."""
 
 
 class Link(Model):
     """A link of the page: to a URL, or to a path of this repository."""
 
     title: Text
+    """The words of the link."""
     url: Url | None = None
+    """Where it leads, outside of this site."""
     path: RepoPath | None = None
+    """Or a path of this repository."""
 
 
 class FixReason(Model):
     """A fix this recipe depends on."""
 
     name: Name
+    """The name of the fix, in the profile."""
     because: Text
     """Why this model needs it."""
 
@@ -585,16 +635,20 @@ class Fixes(Model):
     """The fix profile that the block applies."""
 
     profile: Name
+    """The name of a file in `fixes/profiles`."""
     required: list[FixReason] = []
+    """The fixes that this model depends on, with the reasons."""
 
 
 class KnownIssue(Model):
     """Something that a reader will meet or should doubt."""
 
     text: Text
+    """What happens, and what to do about it."""
     holds_for: Text | None = None
     """The version or selection it was seen with."""
     source_url: Url | None = None
+    """Where it is tracked or told."""
 
 
 class Recipe(Model):
@@ -603,9 +657,11 @@ class Recipe(Model):
     summary: Text
     """One or two sentences: what is served, how, on what."""
     engine: EngineName
+    """What serves it."""
     order: int = 1000
     """Where it stands in lists; smaller is earlier."""
     model: ModelFacts
+    """What the model is, whatever the checkpoint."""
     axes: Annotated[list[Axis], Field(min_length=1)]
     """The reader's choices, in the order in which they are made."""
     requires: list[Requirement] = []
@@ -613,6 +669,7 @@ class Recipe(Model):
     launch: Annotated[list[LaunchItem], Field(min_length=1)]
     """The launch block: everything it prints, in order."""
     fixes: Fixes | None = None
+    """The fixes that the block applies before it serves."""
     port: Name | None = None
     """The folder under ``ports/`` that this recipe needs."""
     pending: list[RepoPath] = []
@@ -620,12 +677,18 @@ class Recipe(Model):
     related: list[ModelId] = []
     """Ids of other recipes of the same model."""
     links: list[Link] = []
+    """Links under the title."""
     evidence: list[Evidence] = []
+    """Where results come from; without it there can be none."""
     checks: list[Check] = []
+    """Checks of correctness."""
     measurements: list[Measurement] = []
+    """Single figures."""
     performance: list[Performance] = []
+    """Tables of figures."""
     notes: list[Text] = []
     """What an operator must know before starting."""
     known_issues: list[KnownIssue] = []
+    """What a reader will meet or should doubt."""
     avoid: list[Text] = []
     """What not to do, and what happens then."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import types
 import typing
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, WithJsonSchema
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -36,19 +37,26 @@ def fields() -> str:
 
 def _section(model: type[BaseModel]) -> str:
     doc = " ".join((model.__doc__ or "").split())
-    lines = [f"### {model.__name__} {{ #{model.__name__.lower()} }}", "", doc, "", "| Field | Holds | |", "|---|---|---|"]
+    lines = [f"### {model.__name__} {{ #{model.__name__.lower()} }}", "", doc, "", "| Field | |", "|---|---|"]
     docs = field_docs(model)
     for name, field in model.model_fields.items():
         means = docs.get(name, "").replace("``", "`").replace("|", "\\|")
-        lines.append(f"| `{name}`{'' if field.is_required() else _default(field)} | {_holds(field.annotation)} | {means} |")
+        holds = f"{_names(field.metadata) or _holds(field.annotation)}{'' if field.is_required() else _default(field)}"
+        lines.append(f"| `{name}`<br><small>{holds}</small> | {means} |")
     return "\n".join(lines)
 
 
 def _default(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True)
     if default is None or default in ([], {}) or default is PydanticUndefined:
-        return " (optional)"
-    return f" (else `{str(default).lower()}`)"
+        return ", optional"
+    return f", else `{str(default).lower()}`"
+
+
+def _names(metadata: Iterable[Any]) -> str:
+    """The names of a closed vocabulary, or nothing."""
+    schemas = [item.json_schema for item in metadata if isinstance(item, WithJsonSchema) and item.json_schema]
+    return ", ".join(f"`{name}`" for schema in schemas for name in schema.get("enum", ()))
 
 
 def _holds(kind: Any) -> str:
