@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from schema import vocabulary
-from schema.compiling import components, hardware_title, option_title
+from schema.compiling import components, hardware_title
 from schema.figures import number
 from schema.models import Arm, Evidence, HardwareOption, ImageOption, Option, Recipe, VariantOption
 from schema.vocabulary import Engine
@@ -100,8 +100,9 @@ def configuration(recipe: Recipe, selection: Mapping[str, str], argv: Sequence[s
     rows.sort(key=lambda row: row[0] != "Model")
     for option in chosen(recipe, selection):
         if isinstance(option, VariantOption):
-            weights = f": {number(option.weights_gb)} GB" if option.weights_gb else ""
-            rows.append(("Precision", (option.summary or option_title(option)) + weights))
+            weights = f" · {number(option.weights_gb)} GB of weights" if option.weights_gb else ""
+            title = vocabulary.precisions()[option.precision].title
+            rows.append(("Precision", " · ".join(filter(None, [title, option.summary])) + weights))
     native = f"{recipe.model.context_tokens:,}"
     context = facts.get("context_tokens", "")
     rows.append(

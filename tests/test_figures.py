@@ -255,7 +255,7 @@ def test_configuration_of_the_gaudi_recipe() -> None:
         "Model": "amd/Kimi-K2.7-Code-MXFP4 (from moonshotai/Kimi-K2.7-Code)",
         "Hardware": "8 × Gaudi 2 · TP 8 · EP",
         "Image": "vllm-gaudi releases/v0.30.0 @ 058f107 · vLLM 0.30.0 @ ced6857a · Gaudi software 1.24.1",
-        "Precision": "Routed experts MXFP4 (E2M1, one E8M0 scale per 32), everything else BF16: 659 GB",
+        "Precision": "MXFP4 · Routed experts MXFP4 (E2M1, one E8M0 scale per 32), everything else BF16 · 659 GB of weights",
         "Context": "131,072 tokens served (262,144 native)",
         "Concurrency": "8 requests at once",
         "Parsers": "reasoning kimi_k2 · tools kimi_k2",

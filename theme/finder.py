@@ -58,7 +58,7 @@ def card(loaded: LoadedRecipe) -> Card:
         precision = next((option.precision for option in options if isinstance(option, VariantOption)), "")
         size = weights_gb(loaded.recipe, selection)
         if size is not None:
-            weights[f"{size:,f} GB"] = None
+            weights[f"{size:,f} GB in {vocabulary.precisions()[precision].title}"] = None
         fits[Fit(hardware, precision, int(size) if size is not None else memory_gb(loaded.recipe, selection))] = None
     return Card(
         identity=loaded.identity,

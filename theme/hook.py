@@ -25,7 +25,7 @@ from mkdocs.plugins import event_priority  # noqa: E402
 from mkdocs.structure.files import File, InclusionLevel  # noqa: E402
 
 from schema.problems import ProblemsError  # noqa: E402
-from theme import packs, reference  # noqa: E402
+from theme import markdown, packs, reference  # noqa: E402
 from theme.book import Entry, read_book, unknown_recipe  # noqa: E402
 from theme.finder import finder, llms_txt, recipes_json  # noqa: E402
 
@@ -127,6 +127,11 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         if mark in markdown:
             markdown = markdown.replace(mark, draw())
     return markdown
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Put each table into a frame of its own that scrolls sideways and can be reached with the keyboard."""
+    return html.replace("<table>", markdown.TABLE_OPENS).replace("</table>", markdown.TABLE_CLOSES)
 
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:

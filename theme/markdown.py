@@ -26,6 +26,10 @@ def _highlighted(code: str, language: str, _attributes: str) -> str:
     return f'<pre tabindex="0"><code>{inner.rstrip()}\n</code></pre>'
 
 
+TABLE_OPENS = '<div class="cb-scroll" tabindex="0" role="region" aria-label="Table"><table class="cb-plain">'
+TABLE_CLOSES = "</table></div>"
+"""A table scrolls sideways in a frame that can be reached with the keyboard."""
+
 _MARKED = re.compile(r"[*_`\[\]<>&!\\\n]")
 """What may be markup in a line; a text without any of it is itself."""
 
@@ -41,8 +45,8 @@ def _parser() -> MarkdownIt:
 
     rules["fence"] = fence
     rules["code_block"] = fence
-    rules["table_open"] = lambda *_: '<div class="cb-scroll" tabindex="0" role="region" aria-label="Table"><table>\n'
-    rules["table_close"] = lambda *_: "</table></div>\n"
+    rules["table_open"] = lambda *_: TABLE_OPENS + "\n"
+    rules["table_close"] = lambda *_: TABLE_CLOSES + "\n"
     return parser
 
 

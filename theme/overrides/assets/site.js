@@ -41,7 +41,7 @@
   }
 
   // What scrolls sideways can be reached with the keyboard.
-  document.querySelectorAll(".md-typeset__scrollwrap, .highlight pre > code").forEach((box) => {
+  document.querySelectorAll(".highlight pre > code").forEach((box) => {
     box.tabIndex = 0;
   });
 
