@@ -40,34 +40,24 @@ def render(program: Program, selection: Mapping[str, str]) -> str:
 
 def environment(program: Program, selection: Mapping[str, str]) -> dict[str, str]:
     """The variables that the block sets, in order, with the values that the served process sees."""
-    values: dict[str, str] = {}
-    for line in _lines(program, selection):
-        if "env" in line:
-            name, word = line["env"]
-            values[name] = _value(word, values)
-    return values
+    return _environment(_lines(program, selection))
 
 
 def argv(program: Program, selection: Mapping[str, str]) -> list[str]:
     """The serve command as the process receives it, its own name included."""
-    values = environment(program, selection)
-    return [_value(word, values) for line in _lines(program, selection) for word in line.get("argv", ())]
+    lines = _lines(program, selection)
+    return _argv(lines, _environment(lines))
 
 
 def describe(program: Program) -> dict[str, Any]:
     """What ``recipe.json`` and ``--export-json`` hold: every reachable selection with its environment, argv and block."""
-    return {
-        "id": program["id"],
-        "selections": [
-            {
-                "selection": selection,
-                "env": environment(program, selection),
-                "argv": argv(program, selection),
-                "shell": render(program, selection),
-            }
-            for selection in selections(program)
-        ],
-    }
+    return {"id": program["id"], "selections": [_described(program, selection) for selection in selections(program)]}
+
+
+def _described(program: Program, selection: Selection) -> dict[str, Any]:
+    lines = _lines(program, selection)
+    values = _environment(lines)
+    return {"selection": selection, "env": values, "argv": _argv(lines, values), "shell": render(program, selection)}
 
 
 def selections(program: Program) -> list[Selection]:
@@ -83,5 +73,18 @@ def _lines(program: Program, selection: Mapping[str, str]) -> list[Mapping[str, 
     return [line for part in program["paragraphs"] for line in part["lines"] if holds(line["when"], selection)]
 
 
+def _environment(lines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for line in lines:
+        if "env" in line:
+            name, word = line["env"]
+            values[name] = _value(word, values)
+    return values
+
+
+def _argv(lines: Sequence[Mapping[str, Any]], values: Mapping[str, str]) -> list[str]:
+    return [_value(word, values) for line in lines for word in line.get("argv", ())]
+
+
 def _value(word: Sequence[Piece], values: Mapping[str, str]) -> str:
-    return "".join(piece if isinstance(piece, str) else values[piece["var"]] for piece in word)
+    return "".join([piece if isinstance(piece, str) else values[piece["var"]] for piece in word])

@@ -189,11 +189,12 @@ def _options_reached(recipe: Recipe, source: Source, selections: Sequence[Select
 def _launch(recipe: Recipe, source: Source, selections: Sequence[Selection]) -> Iterator[Problem]:
     axes = {axis.name: [option.name for option in axis.options] for axis in recipe.axes}
     lines = [_Line(item, condition(item.when), list(_words(item))) for item in recipe.launch]
-    ill = []
+    ill: list[Problem] = []
+    declared = {requirement.variable for requirement in recipe.requires}
     for i, line in enumerate(lines):
-        ill += list(_condition(line.item.when, axes, ("launch", i), source))
-        ill += list(_item(line, recipe, ("launch", i), source))
-    ill += list(_order(recipe, source))
+        ill += _condition(line.item.when, axes, ("launch", i), source)
+        ill += _item(line, recipe.engine, declared, ("launch", i), source)
+    ill += _order(recipe, source)
     yield from ill
     if ill:
         return
@@ -246,11 +247,10 @@ def _words(item: LaunchItem) -> Iterator[tuple[Loc, list[Piece]]]:
             yield ("serve", j), pieces(word)
 
 
-def _item(line: _Line, recipe: Recipe, loc: Loc, source: Source) -> Iterator[Problem]:
-    """What is wrong with one item, whatever is selected."""
+def _item(line: _Line, engine_name: str, declared: set[str], loc: Loc, source: Source) -> Iterator[Problem]:
+    """What is wrong with one item, whatever is selected.  ``declared``: the variables that are set outside the block."""
     item = line.item
-    engine = vocabulary.engines()[recipe.engine]
-    declared = {requirement.variable for requirement in recipe.requires}
+    engine = vocabulary.engines()[engine_name]
     for place, word in line.words:
         for piece in word:
             if isinstance(piece, str) and (why := unspeakable(piece)):
@@ -258,7 +258,7 @@ def _item(line: _Line, recipe: Recipe, loc: Loc, source: Source) -> Iterator[Pro
             if isinstance(piece, dict) and engine.environment == "inline" and not isinstance(item, RunItem):
                 yield source.problem(
                     (*loc, *place),
-                    f"a block for {recipe.engine} sets its variables for the command alone, so none can be referred to",
+                    f"a block for {engine_name} sets its variables for the command alone, so none can be referred to",
                 )
             elif isinstance(piece, dict) and piece["var"] in declared and not isinstance(item, RunItem):
                 yield source.problem((*loc, *place), f"{piece['var']} is set outside the block: only a run step may refer to it")
@@ -270,7 +270,7 @@ def _item(line: _Line, recipe: Recipe, loc: Loc, source: Source) -> Iterator[Pro
         if not isinstance(first, str) or not is_command(first):
             yield source.problem((*loc, field, 0), "must be the plain name of a program")
         elif isinstance(item, ServeItem) and first != engine.program:
-            yield source.problem((*loc, field, 0), f"must be {engine.program}, the program of {recipe.engine}")
+            yield source.problem((*loc, field, 0), f"must be {engine.program}, the program of {engine_name}")
     if isinstance(item, ServeItem):
         for place, word in line.words:
             if _begins_with_a_dash(word):
@@ -526,8 +526,9 @@ def _paths(recipe: Recipe, source: Source, folder: Path, root: Path) -> Iterator
         named.setdefault(f"fixes/profiles/{recipe.fixes.profile}.json", ("fixes", "profile"))
     if recipe.port:
         named.setdefault(f"ports/{recipe.port}", ("port",))
+    real_root = root.resolve()
     for path, loc in named.items():
-        problem = _outside(path, root)
+        problem = _outside(path, root, real_root)
         if problem:
             yield source.problem(loc, problem)
         elif path not in recipe.pending and not _is_there(root / path):
@@ -564,12 +565,12 @@ def _is_there(path: Path) -> bool:
         return False
 
 
-def _outside(path: str, root: Path) -> str | None:
-    """Why a path is none of this repository's, or None."""
+def _outside(path: str, root: Path, real_root: Path) -> str | None:
+    """Why a path is none of this repository's, or None.  ``real_root`` is the root with its links followed."""
     if path.startswith("/") or any(part in ("", ".", "..") for part in path.rstrip("/").split("/")):
         return f"{path} is not a plain path inside this repository"
     try:
-        inside = (root / path).resolve().is_relative_to(root.resolve())
+        inside = (root / path).resolve().is_relative_to(real_root)
     except (OSError, RuntimeError):
         return f"{path} can not be followed: a link leads back to itself"
     except ValueError:

@@ -29,14 +29,12 @@ def chosen(recipe: Recipe, selection: Mapping[str, str]) -> list[Option]:
 
 def launch_facts(engine: Engine, argv: Sequence[str]) -> dict[str, str]:
     """The engine's facts that a command states, by name; a switch that is given has the value ``yes``."""
-    by_flag = {flag: fact for fact, flags in engine.facts.items() for flag in flags}
-    switches = {flag: fact for fact, flags in engine.switches.items() for flag in flags}
+    by_flag, switches = engine.fact_of_flag, engine.fact_of_switch
     facts: dict[str, str] = {}
-    words = list(argv)
-    for index, word in enumerate(words):
+    for index, word in enumerate(argv):
         flag, equals, value = word.partition("=")
-        if flag in by_flag and (equals or index + 1 < len(words)):
-            facts[by_flag[flag]] = value if equals else words[index + 1]
+        if flag in by_flag and (equals or index + 1 < len(argv)):
+            facts[by_flag[flag]] = value if equals else argv[index + 1]
         elif flag in switches:
             facts[switches[flag]] = "yes"
     return facts

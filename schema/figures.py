@@ -167,7 +167,7 @@ class Figures:
 
     def fill(self, text: str) -> str:
         """A text with every ``{{ … }}`` replaced."""
-        return PLACEHOLDER.sub(lambda match: self.value(match[1]), text)
+        return PLACEHOLDER.sub(lambda match: self.value(match[1]), text) if "{{" in text else text
 
     def _text(self, reference: str) -> str:
         kind, name, part, share, row = self._parsed(reference)

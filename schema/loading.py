@@ -7,12 +7,14 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Tag, ValidationError
 
 from schema import checks
+from schema.block import describe
 from schema.compiling import compile_program
 from schema.figures import Figures
 from schema.models import PATTERNS, Recipe
@@ -38,6 +40,11 @@ class LoadedRecipe:
     """The launch program, see :mod:`schema.block`."""
     figures: Figures
     """The recipe's figures, its tables computed."""
+
+    @cached_property
+    def described(self) -> dict[str, Any]:
+        """Every selection with its environment, argv and block, see :func:`schema.block.describe`."""
+        return describe(self.program)
 
 
 def recipe_files(root: Path) -> list[Path]:

@@ -294,6 +294,8 @@ class ImageOption(_Option):
     """What ``docker pull`` takes; none if the image is built by the reader."""
     components: list[Component] = []
     """What is pinned inside."""
+    accepts: Name | None = None
+    """The catalog under `schema/catalogs` that the flags of its engine are checked against: `vllm-0.30.0`."""
 
 
 class VariantOption(_Option):

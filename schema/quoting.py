@@ -63,7 +63,7 @@ def quote(text: str) -> str:
     """
     if _SAFE.fullmatch(text):
         return text
-    if all(map(_plain_to_read, text)):
+    if text.isprintable() or all(map(_plain_to_read, text)):
         return "'" + text.replace("'", "'\\''") + "'"
     return "$'" + "".join(map(_escaped, text)) + "'"
 

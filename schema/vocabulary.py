@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,6 +37,16 @@ class Engine:
     facts: dict[str, list[str]]
     switches: dict[str, list[str]] = field(default_factory=dict)
     needs: dict[str, list[str]] = field(default_factory=dict)
+
+    @cached_property
+    def fact_of_flag(self) -> dict[str, str]:
+        """What each flag states."""
+        return {flag: fact for fact, flags in self.facts.items() for flag in flags}
+
+    @cached_property
+    def fact_of_switch(self) -> dict[str, str]:
+        """What each flag without a value states."""
+        return {flag: fact for fact, flags in self.switches.items() for flag in flags}
 
 
 @dataclass(frozen=True)

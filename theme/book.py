@@ -11,14 +11,14 @@ import json
 import marshal
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cache as remember
 from pathlib import Path
 from typing import Any
 
 from schema import cache
-from schema.block import describe, render
+from schema.block import render
 from schema.loading import load, recipe_files
 from schema.models import ImageOption, Recipe
 from schema.problems import Problem, ProblemsError, did_you_mean
@@ -68,31 +68,54 @@ def read_book(root: Path) -> list[Entry]:
     return sorted(entries, key=lambda entry: (entry.order, entry.page.identity.casefold()))
 
 
-def _entry(file: Path, root: Path, code: str, around: str, identities: Iterable[str]) -> Entry:
+_LAST: dict[Path, tuple[tuple[object, ...], Entry]] = {}
+"""What this process made of each file last, and from what, so that a server need not read again what did not change."""
+
+
+def _entry(file: Path, root: Path, code: str, around: str, identities: Container[str]) -> Entry:
+    made_from = (code, around, _stamp(file), _stamp(file.with_name("guide.md")))
+    last = _LAST.get(file)
+    entry = last[1] if last and last[0] == made_from else _kept_or_made(file, root, code, around)
+    # Whether a related recipe exists is the one check that looks at other recipes.
+    if not all(identity in identities for identity in entry.related):
+        entry = _made(file, root)
+    _LAST[file] = made_from, entry
+    return entry
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(file)
+    except (OSError, ValueError):
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def _kept_or_made(file: Path, root: Path, code: str, around: str) -> Entry:
     name = _digest(file, code, around)
     kept = cache.read(root, "pages", name) if name else None
     if kept is not None:
         try:
-            entry = _unpack(marshal.loads(kept))  # noqa: S302 - from our own checkout, as .pyc files are
+            return _unpack(marshal.loads(kept))  # noqa: S302 - from our own checkout, as .pyc files are
         except (ValueError, TypeError, KeyError, EOFError):
-            entry = None
-        # Whether a related recipe exists is the one check that looks at other recipes.
-        if entry and all(identity in identities for identity in entry.related):
-            return entry
+            pass
+    entry = _made(file, root)
+    if name:
+        cache.write(root, "pages", name, marshal.dumps(_pack(entry)))
+    return entry
+
+
+def _made(file: Path, root: Path) -> Entry:
     loaded = load(file, root)
-    described = describe(loaded.program)
-    entry = Entry(
+    return Entry(
         page=recipe_page(loaded, root),
         launch=render(loaded.program, resolve(loaded.program["axes"], {})),
-        data=json.dumps(described, indent=1, ensure_ascii=False) + "\n",
+        data=json.dumps(loaded.described, indent=1, ensure_ascii=False) + "\n",
         card=card(loaded),
         order=loaded.recipe.order,
         related=loaded.recipe.related,
         pins=_pins(loaded.recipe),
     )
-    if name:
-        cache.write(root, "pages", name, marshal.dumps(_pack(entry)))
-    return entry
 
 
 def _pins(recipe: Recipe) -> dict[str, str]:

@@ -5,25 +5,26 @@ from __future__ import annotations
 import re
 from html import escape
 
-from markupsafe import Markup
-
 _EXPORT = re.compile(r"(export )?([A-Za-z_]\w*)(=)(.*)", re.DOTALL)
 _FLAG = re.compile(r"( *)(--?[A-Za-z][\w.-]*)(.*)", re.DOTALL)
 _TOKEN = re.compile(r"""("[^"]*"|\$?'(?:[^'\\]|\\.)*'|--?[A-Za-z][\w-]*|[^\s"']+|\s+|.)""", re.DOTALL)
 
 
-def line(text: str) -> Markup:
-    """One line of a block: ``c`` comment, ``k`` keyword, ``n`` name, ``f`` flag, ``v`` value, ``x`` reference in quotes."""
+def line(text: str) -> str:
+    """One line of a block as HTML.
+
+    Its classes: ``c`` comment, ``k`` keyword, ``n`` name, ``f`` flag, ``v`` value, ``x`` reference in quotes.
+    """
     if text.startswith("#"):
-        return Markup(f'<span class="c">{escape(text)}</span>')  # noqa: S704 - escaped
+        return f'<span class="c">{escape(text)}</span>'
     if match := _EXPORT.fullmatch(text):
         export, name, equals, value = match.groups()
         keyword = f'<span class="k">{export}</span>' if export else ""
-        return Markup(f'{keyword}<span class="n">{name}</span>{equals}{_value(value)}')  # noqa: S704 - escaped
+        return f'{keyword}<span class="n">{name}</span>{equals}{_value(value)}'
     if match := _FLAG.fullmatch(text):
         indent, flag, rest = match.groups()
-        return Markup(f'{indent}<span class="f">{flag}</span>{_words(rest)}')  # noqa: S704 - escaped
-    return Markup(_words(text))  # noqa: S704 - escaped
+        return f'{indent}<span class="f">{flag}</span>{_words(rest)}'
+    return _words(text)
 
 
 def _words(text: str) -> str:

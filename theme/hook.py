@@ -12,6 +12,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # mkdocs runs hooks without the configuration's folder on the path
 
+import jinja2  # noqa: E402
 from jinja2 import TemplateError, TemplateSyntaxError  # noqa: E402
 from mkdocs.exceptions import PluginError  # noqa: E402
 from mkdocs.plugins import event_priority  # noqa: E402
@@ -28,6 +30,9 @@ from schema.problems import ProblemsError  # noqa: E402
 from theme import markdown, packs, reference  # noqa: E402
 from theme.book import Entry, read_book, unknown_recipe  # noqa: E402
 from theme.finder import finder, llms_txt, recipes_json  # noqa: E402
+from theme.serving import OnDemand  # noqa: E402
+from theme.templating import Compiled  # noqa: E402
+from theme.writing import ABOUT, BODY, TITLE, Frame, write_folder  # noqa: E402
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -38,7 +43,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("mkdocs.hooks.cookbook")
 
 FRAME = "recipes/_owner/_name.md"
-_TITLE, _ABOUT, _BODY = "cookbook-frame-title", "cookbook-frame-about", "cookbook-frame-body"
 _RECIPE_LINK = re.compile(r"\]\(recipe:([^)\s#]+)(#[^)\s]*)?\)")
 
 _PIN = re.compile(r"\{\{ *([\w.-]+/[\w.-]+): *([^}]+?) *\}\}")
@@ -51,10 +55,11 @@ class _Build:
     frame: str = ""
     root: Path = ROOT
     serving: bool = False
+    on_demand = OnDemand()
 
 
+_FINDER = "<!-- finder -->"
 _DRAWN: dict[str, Callable[[], str]] = {
-    "<!-- finder -->": lambda: finder([entry.card for entry in _Build.entries]),
     "<!-- fields -->": reference.fields,
     "<!-- statuses -->": reference.statuses_table,
 }
@@ -93,13 +98,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         print("\n".join(["The pages stay as they were, because of problems:", *problems]), file=sys.stderr)
     config.extra["problems"] = problems
     meta = {
-        "title": _TITLE,
-        "description": _ABOUT,
+        "title": TITLE,
+        "description": ABOUT,
         "hide": ["navigation", "toc"],
         "search": {"exclude": True},
         "script": "builder.js",
     }
-    frame = f"---\n{json.dumps(meta)}\n---\n\n# {_TITLE}\n\n{_BODY}\n"
+    frame = f"---\n{json.dumps(meta)}\n---\n\n# {TITLE}\n\n{BODY}\n"
     files.append(File.generated(config, FRAME, content=frame, inclusion=InclusionLevel.NOT_IN_NAV))
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content, inclusion=InclusionLevel.NOT_IN_NAV))
@@ -130,8 +135,12 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Put each table into a frame of its own that scrolls sideways and can be reached with the keyboard."""
-    return html.replace("<table>", markdown.TABLE_OPENS).replace("</table>", markdown.TABLE_CLOSES)
+    """Put each table into a frame of its own that scrolls sideways and can be reached with the keyboard; draw the finder.
+
+    The finder is HTML, and long: Python-Markdown would take longer to pass it through than it takes to draw.
+    """
+    html = html.replace("<table>", markdown.TABLE_OPENS).replace("</table>", markdown.TABLE_CLOSES)
+    return html.replace(_FINDER, finder([entry.card for entry in _Build.entries])) if _FINDER in html else html
 
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:
@@ -154,31 +163,33 @@ def on_post_template(output_content: str, template_name: str, config: MkDocsConf
     return own.sub("", output_content).replace("</urlset>", f"{listed}\n</urlset>")
 
 
+def on_env(env: jinja2.Environment, **_: Any) -> jinja2.Environment:
+    """Keep the theme's compiled templates, which are the same from build to build."""
+    env.bytecode_cache = Compiled(_Build.root)
+    return env
+
+
 @event_priority(-90)
 def on_post_build(config: MkDocsConfig) -> None:
     """Write the recipe pages, what lies beside them, and the listings; add the recipes to the search index."""
     site = Path(config.site_dir)
-    frame = _Frame(_Build.frame)
-    found: list[dict[str, str]] = []
-    for entry in _Build.entries:
-        page = entry.page
-        folder = site / "recipes" / page.identity
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "index.html").write_text(frame.filled(page.identity, page.description, page.body), "utf-8")
-        (folder / "index.md").write_text(page.markdown, "utf-8")
-        (folder / "launch.sh").write_text(entry.launch, "utf-8")
-        (folder / "recipe.json").write_text(entry.data, "utf-8")
-        found += [
-            {"location": f"recipes/{page.identity}/{f'#{anchor}' if anchor else ''}", "title": title, "text": html.escape(text)}
-            for anchor, title, text in page.search
-        ]
+    write = partial(write_folder, config.site_dir, Frame(_Build.frame))
+    if _Build.serving:
+        _Build.on_demand.built(_Build.entries, write)
+    else:
+        for entry in _Build.entries:
+            write(entry)
     cards = [entry.card for entry in _Build.entries]
     (site / "recipes.json").write_text(recipes_json(cards), "utf-8")
     (site / "llms.txt").write_text(llms_txt(cards, config.site_name, config.site_description or ""), "utf-8")
     index = site / "search" / "search_index.json"
     if index.is_file():
         data = json.loads(index.read_text("utf-8"))
-        data["docs"] += found
+        data["docs"] += [
+            {"location": f"recipes/{page.identity}/{f'#{anchor}' if anchor else ''}", "title": title, "text": html.escape(text)}
+            for page in (entry.page for entry in _Build.entries)
+            for anchor, title, text in page.search
+        ]
         index.write_text(json.dumps(data, ensure_ascii=False, separators=(",", ":")), "utf-8")
 
 
@@ -187,34 +198,6 @@ def on_serve(server: LiveReloadServer, config: MkDocsConfig, **_: Any) -> LiveRe
     for folder in ("recipes", "theme", "schema/vocabulary", "fixes", "ports"):
         if (_Build.root / folder).is_dir():
             server.watch(str(_Build.root / folder))
+    if _Build.serving:
+        server.set_app(_Build.on_demand.before(server.get_app(), server.mount_path))  # type: ignore[arg-type]
     return server
-
-
-class _Frame:
-    """The rendered frame, cut where a recipe's own text goes."""
-
-    _marks = re.compile(rf"<h1[^>]*>{_TITLE}.*?<p>{_BODY}</p>|#{_TITLE}|{_TITLE}|{_ABOUT}|recipes/_owner/_name", re.DOTALL)
-
-    def __init__(self, text: str) -> None:
-        self._pieces = self._marks.split(text)
-        self._kinds = [self._kind(match[0]) for match in self._marks.finditer(text)]
-
-    @staticmethod
-    def _kind(mark: str) -> str:
-        if mark.endswith(f"<p>{_BODY}</p>"):
-            return "body"
-        return {f"#{_TITLE}": "skip", _TITLE: "title", _ABOUT: "about"}.get(mark, "place")
-
-    def filled(self, identity: str, about: str, body: str) -> str:
-        """The whole page of a recipe."""
-        words = {
-            "title": html.escape(identity),
-            "about": html.escape(about),
-            "place": f"recipes/{identity}",
-            "skip": "#launch",
-            "body": body,
-        }
-        out = [self._pieces[0]]
-        for kind, piece in zip(self._kinds, self._pieces[1:]):
-            out += (words[kind], piece)
-        return "".join(out)

@@ -37,6 +37,7 @@ _MARKED = re.compile(r"[*_`\[\]<>&!\\\n]")
 @cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "typographer": False}).enable("table")
+    parser.disable(["html_block", "html_inline"])  # without html they find nothing, in every line
     renderer: Any = parser.renderer
     rules = renderer.rules
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import jinja2
 from markupsafe import Markup
 
 from schema import vocabulary
-from schema.block import argv, render, selections
+from schema.block import argv, render
 from schema.export import hardware_names, precision_names
 from schema.facts import (
     Badge,
@@ -62,7 +62,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    env.filters.update(inline=markdown.inline, number=number, line=highlight.line, slug=markdown.slug)
+    env.filters.update(inline=markdown.inline, number=number, slug=markdown.slug)
     env.globals.update(figure_text=lambda value: figure(interval(value)), chart=charts.draw)
     return env
 
@@ -126,6 +126,8 @@ class View:
         self.statuses = vocabulary.statuses()
         self.arms: dict[str, tuple[Evidence, Arm]] = {arm.name: (e, arm) for e in self.recipe.evidence for arm in e.arms}
 
+        self._lines: dict[str, str] = {}
+
     # --- the head of the page ---
 
     @property
@@ -179,7 +181,7 @@ class View:
             shown.append({**compiled, "options": options, "offered": bool(names)})
         return shown
 
-    @property
+    @cached_property
     def block(self) -> str:
         """The block of the default selection."""
         return render(self.program, self.default)
@@ -187,7 +189,7 @@ class View:
     @property
     def block_html(self) -> Markup:
         """The same with colours."""
-        return Markup("").join([highlight.line(text) + end for text, end in _lines(self.block)])
+        return Markup("".join([self._coloured(text) + end for text, end in _lines(self.block)]))  # noqa: S704 - escaped there
 
     @property
     def every_line(self) -> list[Markup]:
@@ -195,15 +197,21 @@ class View:
         lines = [*self.program["header"]]
         for paragraph in self.program["paragraphs"]:
             lines += [*paragraph["comments"], *paragraph["lines"]]
-        return [highlight.line(line["text"]) for line in lines]
+        return [Markup(self._coloured(line["text"])) for line in lines]  # noqa: S704 - escaped there
+
+    def _coloured(self, text: str) -> str:
+        if text not in self._lines:
+            self._lines[text] = highlight.line(text)
+        return self._lines[text]
 
     @property
     def data(self) -> str:
         """What the page's script is given: axes, the conditions of the lines, and the facts of each selection."""
         facts: list[Any] = []
         index: dict[str, int] = {}
-        for selection in selections(self.program):
-            fact = self._fact(selection)
+        for described in self.loaded.described["selections"]:
+            selection = described["selection"]
+            fact = self._fact(selection, described["argv"])
             if fact not in facts:
                 facts.append(fact)
             index[_key(selection)] = facts.index(fact)
@@ -226,8 +234,7 @@ class View:
         }
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
-    def _fact(self, selection: Selection) -> dict[str, Any]:
-        words = argv(self.program, selection)
+    def _fact(self, selection: Selection, words: list[str]) -> dict[str, Any]:
         found = badge(self.recipe, selection)
         return {
             "badge": [found.level, found.text],
@@ -269,7 +276,7 @@ class View:
             f"  -d {quote(json.dumps(body, ensure_ascii=False))}\n"
         )
 
-    @property
+    @cached_property
     def check_arms(self) -> list[Arm]:
         """The arms that have a column of their own in the table of checks: those with more than one result."""
         counts = {name: sum(name in check.results for check in self.recipe.checks) for name in self.arms}
@@ -291,7 +298,7 @@ class View:
             for check in self.recipe.checks
         ]
 
-    @property
+    @cached_property
     def measurement_arms(self) -> list[Arm]:
         """The arms that measurements are given for, in the evidence's order."""
         return [arm for name, (_, arm) in self.arms.items() if any(name in m.values for m in self.recipe.measurements)]
@@ -322,7 +329,7 @@ class View:
         """A text of the recipe with its figures, as HTML."""
         return markdown.inline(self.figures.fill(text))
 
-    @property
+    @cached_property
     def fixes(self) -> list[tuple[Fix | None, str, str]]:
         """The required fixes: the fix if it is in the repository, its name, and why this model needs it."""
         rows = []
@@ -334,7 +341,7 @@ class View:
             rows.append((fix, reason.name, reason.because))
         return rows
 
-    @property
+    @cached_property
     def profile_exists(self) -> bool:
         """Whether the recipe's fix profile is in the repository."""
         return bool(self.recipe.fixes) and f"fixes/profiles/{self.recipe.fixes.profile}.json" not in self.pending  # type: ignore[union-attr]

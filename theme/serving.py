@@ -1,0 +1,50 @@
+"""Recipes' folders while ``mkdocs serve`` runs: written when they are first asked for.
+
+MkDocs empties the site's folder before each build.  Writing the folders of a thousand recipes again would be most of what an
+edit costs, and a reader looks at a few of them.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from theme.book import Entry
+
+_RECIPE = re.compile(r"recipes/([^/]+/[^/]+)(?:/|$)")
+
+
+class OnDemand:
+    """Which recipes were asked for, and which of them this build still has to write."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # the server answers each request in a thread of its own
+        self._asked: set[str] = set()
+        self._unwritten: dict[str, Entry] = {}
+        self._write: Callable[[Entry], None] = lambda _: None
+
+    def built(self, entries: Sequence[Entry], write: Callable[[Entry], None]) -> None:
+        """Take what a build made.  Folders asked for before are written now, so that none is missing to a waiting request."""
+        with self._lock:
+            self._unwritten = {entry.page.identity: entry for entry in entries}
+            self._write = write
+            for identity in self._asked:
+                self._provide(identity)
+
+    def before(self, app: Callable[..., Iterable[bytes]], mount: str) -> Callable[..., Iterable[bytes]]:
+        """The server's WSGI application, with a recipe's folder written before it is looked for."""
+
+        def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            if asked := _RECIPE.match(environ["PATH_INFO"].removeprefix(mount)):
+                with self._lock:
+                    self._asked.add(asked[1])
+                    self._provide(asked[1])
+            return app(environ, start_response)
+
+        return answer
+
+    def _provide(self, identity: str) -> None:
+        if entry := self._unwritten.pop(identity, None):
+            self._write(entry)
