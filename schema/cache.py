@@ -26,7 +26,7 @@ def digest(*parts: bytes) -> str:
     return total.hexdigest()
 
 
-def fingerprint(folder: str, suffixes: tuple[str, ...] = (".py", ".yaml")) -> str:
+def fingerprint(folder: str, suffixes: tuple[str, ...] = (".py", ".yaml", ".json")) -> str:
     """A digest of the source files under a folder: what a cached thing was made by."""
     parts = []
     for directory, folders, files in os.walk(folder):
@@ -45,7 +45,7 @@ def stamps(folder: str) -> tuple[tuple[str, int, int], ...]:
         for entry in entries:
             if entry.is_dir():
                 found += stamps(entry.path) if entry.name != "__pycache__" else ()
-            elif entry.name.endswith((".py", ".yaml")):
+            elif entry.name.endswith((".py", ".yaml", ".json")):
                 status = entry.stat()
                 found.append((entry.path, status.st_size, status.st_mtime_ns))
     return tuple(sorted(found))

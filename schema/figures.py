@@ -320,8 +320,19 @@ def prose(recipe: Recipe) -> Iterator[tuple[tuple[str | int, ...], str]]:
     for field in ("notes", "avoid"):
         for index, text in enumerate(getattr(recipe, field)):
             yield (field, index), text
-    for index, issue in enumerate(recipe.known_issues):
-        yield ("known_issues", index, "text"), issue.text
-    for index, table in enumerate(recipe.performance):
-        yield ("performance", index, "method"), table.method
-        yield ("performance", index, "measured_as"), table.measured_as
+    fields = {
+        "requires": ("means",),
+        "launch": ("means",),
+        "evidence": ("conditions",),
+        "checks": ("conditions",),
+        "measurements": ("measured_as",),
+        "performance": ("method", "measured_as"),
+        "known_issues": ("text",),
+    }
+    for listed, names in fields.items():
+        for index, item in enumerate(getattr(recipe, listed)):
+            for name in names:
+                if text := getattr(item, name):
+                    yield (listed, index, name), text
+    for index, reason in enumerate(recipe.fixes.required if recipe.fixes else ()):
+        yield ("fixes", "required", index, "because"), reason.because

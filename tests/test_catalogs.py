@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -12,14 +13,14 @@ from typing import Any
 
 import pytest
 import yaml
-from support import GAUDI, MINIMAL, ROOT, SGLANG, changed
+from support import GAUDI, MINIMAL, ROOT, SGLANG, Repository, changed
 
 from schema.catalogs import UNTOLD, Catalog, catalog, names, problems_of, read_catalog
 from schema.catalogs.__main__ import main
 from schema.catalogs.reading import read
 from schema.catalogs.tree import UnreadableError
+from schema.checks.flags import accepted, check_accepts, check_flags
 from schema.compiling import compile_axes
-from schema.flag_checks import accepted, check_accepts, check_flags
 from schema.loading import load
 from schema.models import ArgItem, Recipe, condition
 from schema.problems import ProblemsError
@@ -667,3 +668,22 @@ def test_the_command_writes_a_catalog_that_can_be_read(tmp_path: Path) -> None:
     assert said(made, "--rank", "2") == "--rank does not take '2' (known: 1, 16)"
     unwritable = subprocess.run([*command, "-o", str(tmp_path / "no" / "x.json")], cwd=ROOT, capture_output=True, text=True)
     assert unwritable.returncode == 1 and unwritable.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("- arg: --max-model-len", "- arg: --max-modle-len", "did you mean --max-model-len?"),
+        (
+            "- arg: --reasoning-parser\n    value: kimi_k2",
+            "- arg: --reasoning-parser\n    value: kimi_k22",
+            "did you mean kimi_k2",
+        ),
+        ('    value: "128"\n  - arg: --gpu', "  - arg: --gpu", "--block-size"),
+    ],
+)
+def test_what_the_engine_does_not_accept_is_an_error_of_the_recipe(repo: Repository, old: str, new: str, said: str) -> None:
+    text = (ROOT / "recipes/amd/Kimi-K2.7-Code-MXFP4/recipe.yaml").read_text("utf-8")
+    text = changed(re.sub(r"^related: .*\n", "", text, flags=re.MULTILINE), old, new)
+    messages = [str(problem) for problem in repo.problems(text, (ROOT / "recipes" / GAUDI / "guide.md").read_text("utf-8"))]
+    assert len(messages) == 1 and said in messages[0], messages
