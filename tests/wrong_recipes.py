@@ -194,6 +194,8 @@ EVIDENCE = [
     Wrong("measured without a command", "status: reported\n    by: Its authors\n    own_code: false",
           "status: measured\n    by: Us\n    own_code: true\n    commit: 0123abc\n    measured_on: 2026-08", "evidence[0]", "command is missing"),
     Wrong("measured by others", "status: reported", MEASURED, "evidence[0].own_code", "else it is reported"),
+    Wrong("a day to come", "status: reported", "status: reported\n    measured_on: 2999-01-01", "evidence[0].measured_on", "is still to come"),
+    Wrong("figure in a title", "title: Golden answers", 'title: "{{ model.context_tokens }}"', "checks[0].title", "is not filled in here"),
     Wrong("no day of the calendar", "status: reported", "status: reported\n    measured_on: 2026-02-30", "evidence[0].measured_on", "2026-02-30 is no day"),
     Wrong("arm of an incomplete selection", ARM, "{hardware: two, variant: plain}", "evidence[0].arms[0].selection", "must be complete and as spelt"),
     Wrong("arm of another spelling", ARM, '{hardware: Two, variant: plain, cache: "off"}', "evidence[0].arms[0].selection", "must be complete and as spelt"),

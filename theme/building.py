@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import sys
@@ -11,7 +10,6 @@ from pathlib import Path
 
 def build_site(root: str) -> int:
     """Build into ``_site/`` with the rules of ``mkdocs build --strict``.  Returns the exit code; what is wrong is printed."""
-    gc.disable()  # this process makes what it makes and ends; the collector would look at all of it again and again
     os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
