@@ -195,6 +195,7 @@ def _program(wanted: str) -> dict[str, Any] | None:
 
 def check(paths: list[str], style: str) -> int:
     """Check recipes and print what is wrong with them."""
+    import gc
     from pathlib import Path
 
     from schema import problems as reporting
@@ -202,6 +203,8 @@ def check(paths: list[str], style: str) -> int:
     from schema.loading import load, recipe_files
     from schema.programs import root_of
 
+    # What is loaded by now stays to the end: the collector need not look at it again and again.
+    gc.freeze()
     files = [file for path in paths for file in _recipes_under(Path(path))] if paths else recipe_files(Path(ROOT))
     found = [] if paths else list(schema_problems())
     selections = 0

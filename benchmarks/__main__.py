@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 
-from benchmarks.measuring import Line, cpu_seconds, in_turns, say
+from benchmarks.measuring import Line, cpu_seconds, in_turns, say, surroundings
 from benchmarks.synthetic import ROOT, peers, repository, write_recipe
 
 PYTHON = sys.executable
@@ -148,8 +148,7 @@ def _edit_to_served(folder: Path, options: list[str], edit: Callable[[Path], tup
     """Seconds from saving a file until the served page shows the change: median of three."""
     port = "8731"
     command = [PYTHON, "-u", "-m", "mkdocs", "serve", "-a", f"127.0.0.1:{port}", *options]
-    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    with Popen(command, cwd=folder, env=env, stdout=DEVNULL, stderr=DEVNULL) as server:
+    with Popen(command, cwd=folder, env=surroundings(), stdout=DEVNULL, stderr=DEVNULL) as server:
         try:
             _until(f"http://127.0.0.1:{port}/", "", 900)
             taken = []

@@ -77,6 +77,8 @@ def program(file: str) -> dict[str, Any]:
                 return fresh
         except (EOFError, ValueError, TypeError, IndexError, KeyError):
             pass
+    # Looking for pydantic's plugins reads the metadata of everything that is installed; there are none here.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from pathlib import Path
 
     from schema.loading import load
