@@ -265,7 +265,7 @@ class _Builder:
                 anchor, anchored_at = event.anchor, nodes - 1
                 if anchor:
                     open_anchors.add(anchor)
-        if not root:
+        if not root or root[0] is None:
             self._problems.append(Problem(self._name, 1, 1, "", "is empty"))
         return root[0] if root else None
 
