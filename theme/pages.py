@@ -244,12 +244,15 @@ class View:
 
     @property
     def lines_explained(self) -> list[tuple[str, str]]:
-        """The lines of the block that the recipe explains: the variable or flag, and what it is for."""
-        return [
-            (item.env if isinstance(item, EnvItem) else item.arg, item.means)
-            for item in self.recipe.launch
-            if isinstance(item, EnvItem | ArgItem) and item.means
-        ]
+        """The lines of the block that the recipe explains, and what each is for; with the value where a name has several."""
+        items = [item for item in self.recipe.launch if isinstance(item, EnvItem | ArgItem)]
+        names = [item.env if isinstance(item, EnvItem) else item.arg for item in items]
+        lines = []
+        for item, name in zip(items, names):
+            if item.means:
+                several = names.count(name) > 1 and isinstance(item.value, str)
+                lines.append((f"{name}{'=' if isinstance(item, EnvItem) else ' '}{item.value}" if several else name, item.means))
+        return lines
 
     @property
     def export_command(self) -> str:
