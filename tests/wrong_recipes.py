@@ -261,6 +261,7 @@ GUIDES = [
     ("unknown figure", "speed.fast[1]", "speed.fast[3]", 5, "has no row '3' (rows: 1, 2)"),
     ("figure not closed", "fast[1] }}", "fast[1] }", 5, "{{ is not closed by }} on the same line"),
     ("directive inside a line", "{{ checks }}", "See {{ checks }}", 7, "must stand on a line of its own, not indented"),
+    ("image", "# A guide", "# A guide\n\n![a picture](https://example.org/x.png)", 3, "an image: pages load nothing from elsewhere"),
     ("flag that the block has not", "# A guide", "# A guide\n\nUse `--tensor-paralel-size 4`.", 3, "did you mean --tensor-parallel-size?"),
 ]  # fmt: skip
 """Faults of a guide: name, old, new, line, message."""

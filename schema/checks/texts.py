@@ -15,6 +15,8 @@ from schema.problems import Problem
 from schema.source import Loc, Source
 
 _UNCLOSED = re.compile(r"\{\{(?![^{}\n]*\}\})")
+_IMAGE = re.compile(r"!\[[^\]\n]*\][(\[]")
+_NO_IMAGES = "an image: pages load nothing from elsewhere, so say it in words or draw it as a chart"
 _FLAG_IN_CODE = re.compile(r"`(--[A-Za-z][\w-]*)")
 
 
@@ -53,6 +55,8 @@ def check_guide(recipe: Recipe, guide: str, name: str, figures: Figures | None =
             yield problem(part.offset, f"{{{{ {part.directive} }}}}: {error}")
     for flag, offset in _misspelt_flags(recipe, guide):
         yield problem(offset, flag)
+    for image in _IMAGE.finditer(guide):
+        yield problem(image.start(), _NO_IMAGES)
     for directive, field in DIRECTIVES.items():
         if field and getattr(recipe, field) and directive not in placed:
             yield problem(len(guide), f"{{{{ {directive} }}}} is missing: the recipe has {field} that would not be shown")
@@ -73,6 +77,8 @@ def texts(recipe: Recipe, source: Source, figures: Figures) -> Iterator[Problem]
                 yield source.problem(loc, f"{{{{ {expression} }}}}: {error}")
         if _UNCLOSED.search(text):
             yield source.problem(loc, "{{ is not closed by }} on the same line")
+        if _IMAGE.search(text):
+            yield source.problem(loc, _NO_IMAGES)
         for message, _ in _misspelt_flags(recipe, text):
             yield source.problem(loc, message)
     if "{{" in source.text:
