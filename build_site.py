@@ -214,9 +214,7 @@ def check(paths: list[str], style: str) -> int:
         except reporting.ProblemsError as error:
             found += error.problems
         else:
-            from schema.block import selections as all_selections
-
-            selections += len(all_selections(loaded.program))
+            selections += len(loaded.selections)
     printer = {"text": reporting.as_text, "github": reporting.as_github, "json": reporting.as_json}[style]
     _emit(printer(sorted(set(found))), None)
     if style == "text":

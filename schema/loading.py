@@ -15,10 +15,11 @@ from pydantic import BaseModel, Tag, ValidationError
 
 from schema import checks
 from schema.block import describe
-from schema.compiling import compile_program
+from schema.compiling import compile_axes, compile_program
 from schema.figures import Figures
 from schema.models import PATTERNS, Recipe
 from schema.problems import Problem, ProblemsError, did_you_mean
+from schema.selecting import Selection, reachable
 from schema.source import Loc, Source, read_text, read_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,10 +37,18 @@ class LoadedRecipe:
     recipe: Recipe
     guide: str
     """Markdown with ``{{ … }}`` still in it; empty if there is no guide."""
-    program: dict[str, Any]
-    """The launch program, see :mod:`schema.block`."""
     figures: Figures
     """The recipe's figures, its tables computed."""
+
+    @cached_property
+    def program(self) -> dict[str, Any]:
+        """The launch program, see :mod:`schema.block`."""
+        return compile_program(self.identity, self.recipe)
+
+    @cached_property
+    def selections(self) -> list[Selection]:
+        """Every selection that can be made."""
+        return list(reachable(compile_axes(self.recipe)))
 
     @cached_property
     def described(self) -> dict[str, Any]:
@@ -89,7 +98,7 @@ def load(file: Path, root: Path = ROOT) -> LoadedRecipe:
     if problems:
         raise ProblemsError(problems)
     identity = f"{folder.parent.name}/{folder.name}"
-    return LoadedRecipe(identity, folder, source, recipe, guide, compile_program(identity, recipe), figures)
+    return LoadedRecipe(identity, folder, source, recipe, guide, figures)
 
 
 def shown(path: Path, root: Path) -> str:
