@@ -38,6 +38,7 @@ lint: setup
 	$(BIN)/mypy
 
 bench: setup
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-bench.lock
 	$(BIN)/python -m benchmarks
 
 schema: setup
@@ -45,7 +46,7 @@ schema: setup
 
 lock: setup
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile pyproject.toml --group dev --group bench --generate-hashes --universal --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --group dev --generate-hashes --universal --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
 
 clean:
 	rm -rf _site .cookbook-cache $(VENV)
