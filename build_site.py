@@ -47,6 +47,12 @@ def main(arguments: list[str] | None = None) -> int:
     except UsageError as error:
         print(f"build_site.py: {error}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        print(
+            f"build_site.py: the package {error.name} is missing: run make setup, then .venv/bin/python build_site.py …",
+            file=sys.stderr,
+        )
+        return 1
     except BrokenPipeError:
         # The reader of our output left; let the interpreter's own flush at exit find nothing to complain about.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
