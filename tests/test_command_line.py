@@ -527,7 +527,7 @@ def test_rich_recipe_exports_each_of_its_selections(tmp_path: Path) -> None:
     assert [item["env"] for item in described if item["selection"]["cache"] == "off"] == [{"DIR": "/models/small"}] * 3
 
 
-@pytest.mark.parametrize("command", [[], ["--check"], ["--list"], ["--schema"], ["--export-json"]])
+@pytest.mark.parametrize("command", [[], ["--check"], ["--list"], ["--schema"]])
 def test_a_package_that_is_missing_is_named(command: list[str]) -> None:
     """Without site-packages, as in an environment that was not set up."""
     run = subprocess.run([sys.executable, "-S", str(ROOT / "build_site.py"), *command], capture_output=True, text=True)
