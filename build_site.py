@@ -41,6 +41,12 @@ class UsageError(Exception):
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if sys.version_info < (3, 10):  # noqa: UP036 - whoever runs an older one is to be told
+        sys.stderr.write("build_site.py: Python 3.10 or later is needed\n")
+        return 1
+    if sys.stdout is None:
+        sys.stderr.write("build_site.py: standard output is closed\n") if sys.stderr else None
+        return 1
     try:
         quick = _quick(arguments)
         return export_shell(*quick) if quick else _run(arguments)
@@ -85,7 +91,7 @@ def _quick(arguments: list[str]) -> tuple[str, list[str], str | None] | None:
     rest = iter(arguments[2:])
     for option in rest:
         value = next(rest, None)
-        if value is None or value.startswith("-"):
+        if value is None or (value.startswith("-") and value != "-"):
             return None
         if option == "--set":
             sets.append(value)
@@ -114,7 +120,9 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_argument("--schema", action="store_true", help="print the JSON Schema of recipe.yaml, for editors")
     options = parser.add_argument_group("options")
     options.add_argument("--set", action="append", default=[], metavar="AXIS=OPTION", help="with --export-shell: a choice")
-    options.add_argument("-o", "--output", metavar="FILE", help="write what an export or --schema prints to FILE")
+    options.add_argument(
+        "-o", "--output", metavar="FILE", help="write what an export or --schema prints to FILE; - is standard output"
+    )
     options.add_argument("--format", choices=["text", "github", "json"], help="with --check: how problems are printed")
     return parser
 
@@ -206,13 +214,13 @@ def check(paths: list[str], style: str) -> int:
 
     from schema import problems as reporting
     from schema.export import schema_problems
-    from schema.loading import load, recipe_files
+    from schema.loading import load, misplaced, recipe_files
     from schema.programs import root_of
 
     # What is loaded by now stays to the end: the collector need not look at it again and again.
     gc.freeze()
     files = [file for path in paths for file in _recipes_under(Path(path))] if paths else recipe_files(Path(ROOT))
-    found = [] if paths else list(schema_problems())
+    found = [] if paths else [*schema_problems(), *misplaced(Path(ROOT), files)]
     selections = 0
     for file in dict.fromkeys(files):
         try:
@@ -273,7 +281,7 @@ def build() -> int:
 
 def _emit(text: str, output: str | None, *, executable: bool = False) -> None:
     """Write UTF-8 to a file, all of it or nothing, or to standard output."""
-    if output is None:
+    if output is None or output == "-":
         sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()
         return

@@ -7,6 +7,7 @@ can not be written (a read-only checkout) is no cache, and no error; one that ca
 from __future__ import annotations
 
 import os
+from errno import EACCES, ELOOP
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING would import typing
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ def _seal(content: bytes) -> bytes:
 def write_atomically(path: Path | str, content: bytes, mode: int = 0o666) -> None:
     """Write a file so that at every moment the path holds the old content or the new, never a part.
 
-    ``mode`` is reduced by the umask.  What is there and is no regular file, a pipe or a device, is written to instead.
+    ``mode`` is that of a new file, reduced by the umask; a file that is there keeps its own, and those who may read it may run
+    it if ``mode`` is an executable's.  What is there and is no regular file, a pipe or a device, is written to instead.
     Raises :class:`OSError` about ``path``, and then leaves nothing behind.
     """
     target = os.path.realpath(path)
@@ -91,8 +93,15 @@ def write_atomically(path: Path | str, content: bytes, mode: int = 0o666) -> Non
             with open(path, "wb") as file:
                 file.write(content)
             return
+        if os.path.islink(target):
+            raise OSError(ELOOP, os.strerror(ELOOP))
+        keep = os.stat(target).st_mode & 0o777 if os.path.exists(target) else None
+        if keep is not None and not os.access(target, os.W_OK):
+            raise OSError(EACCES, os.strerror(EACCES))
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         with os.fdopen(descriptor, "wb") as file:
+            if keep is not None:
+                os.fchmod(descriptor, keep | ((keep & 0o444) >> 2 if mode & 0o111 else 0))
             file.write(content)
         os.replace(temporary, target)
     except OSError as error:

@@ -55,7 +55,7 @@ def precision_names(loaded: LoadedRecipe) -> list[str]:
 
 def status(loaded: LoadedRecipe) -> tuple[str, str]:
     """The best badge of any selection of a recipe, as level and text; the text says of how many, if it is not all."""
-    levels = ("verified", "reported", "failed", "none")
+    levels = ("verified", "measured", "reported", "failed", "none")
     badges = [badge(loaded.recipe, selection) for selection in selections(loaded.program)]
     best = min(badges, key=lambda item: levels.index(item.level))
     count = sum(item.level == best.level for item in badges)

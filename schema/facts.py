@@ -9,13 +9,13 @@ from decimal import Decimal
 from schema import vocabulary
 from schema.compiling import components, hardware_title
 from schema.figures import number
-from schema.models import Arm, Evidence, HardwareOption, ImageOption, Option, Recipe, VariantOption
+from schema.models import Arm, Evidence, HardwareOption, ImageOption, Option, Recipe, Result, VariantOption
 from schema.vocabulary import Engine
 
 
 @dataclass(frozen=True)
 class Badge:
-    """What the evidence says of one exact selection.  ``level``: verified, reported, failed or none."""
+    """What the evidence says of one exact selection.  ``level``: verified, measured, reported, failed or none."""
 
     level: str
     text: str
@@ -61,19 +61,28 @@ def badge(recipe: Recipe, selection: Mapping[str, str]) -> Badge:
     for evidence, arm in covering:
         if _failed(recipe, arm):
             return Badge("failed", "Fails a check", evidence)
-    for evidence, arm in covering:
-        if evidence.status == "measured" and evidence.own_code and _passed(recipe, arm):
+    measured = [(evidence, arm) for evidence, arm in covering if evidence.status == "measured" and evidence.own_code]
+    for evidence, arm in measured:
+        if _passed(recipe, arm):
             return Badge("verified", statuses["measured"].badge, evidence)
+    if measured:
+        return Badge("measured", statuses["measured"].title, measured[0][0])
     return Badge("reported", statuses["reported"].badge, covering[0][0])
 
 
+def passes(result: Result) -> bool | None:
+    """Whether a result is a pass: as it says itself, else by its count, which must be full; None if it says neither."""
+    if result.outcome is not None:
+        return result.outcome == "pass"
+    return None if result.of is None else result.passed == result.of
+
+
 def _failed(recipe: Recipe, arm: Arm) -> bool:
-    return any(check.results[arm.name].outcome == "fail" for check in recipe.checks if arm.name in check.results)
+    return any(passes(check.results[arm.name]) is False for check in recipe.checks if arm.name in check.results)
 
 
 def _passed(recipe: Recipe, arm: Arm) -> bool:
-    results = [check.results[arm.name] for check in recipe.checks if arm.name in check.results]
-    return any(result.outcome == "pass" or (result.of is not None and result.passed == result.of) for result in results)
+    return any(passes(check.results[arm.name]) for check in recipe.checks if arm.name in check.results)
 
 
 def configuration(recipe: Recipe, selection: Mapping[str, str], argv: Sequence[str]) -> list[tuple[str, str]]:

@@ -26,7 +26,8 @@ Cell: TypeAlias = Interval | None
 
 T = TypeVar("T")
 
-PLACEHOLDER = re.compile(r"\{\{\s*(.*?)\s*\}\}")
+PLACEHOLDER = re.compile(r"\\\{\{|\{\{\s*(.*?)\s*\}\}")
+"""A figure in a text, or braces that are kept as they are: ``\\{{``."""
 _REFERENCE = re.compile(r"([a-z_]+)\.([a-z0-9_]+)(?:\.([a-z0-9_]+))?(?:\.(share))?(?:\[([^\]]+)\])?")
 
 
@@ -166,8 +167,8 @@ class Figures:
         return figure(_round(_over(left, right), 2))
 
     def fill(self, text: str) -> str:
-        """A text with every ``{{ … }}`` replaced."""
-        return PLACEHOLDER.sub(lambda match: self.value(match[1]), text) if "{{" in text else text
+        r"""A text with every ``{{ … }}`` replaced, and every ``\\{{`` without its backslash."""
+        return PLACEHOLDER.sub(lambda match: "{{" if match[1] is None else self.value(match[1]), text) if "{{" in text else text
 
     def _text(self, reference: str) -> str:
         kind, name, part, share, row = self._parsed(reference)
@@ -311,7 +312,7 @@ class Figures:
 
 def placeholders(text: str) -> Iterator[tuple[int, str]]:
     """Every ``{{ … }}`` of a text: where it starts, and its expression."""
-    return ((match.start(), match[1]) for match in PLACEHOLDER.finditer(text))
+    return ((match.start(), match[1]) for match in PLACEHOLDER.finditer(text) if match[1] is not None)
 
 
 def prose(recipe: Recipe) -> Iterator[tuple[tuple[str | int, ...], str]]:

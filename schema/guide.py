@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from schema.models import Recipe
+
 DIRECTIVES: dict[str, str] = {
     "configuration": "",
     "fixes": "",
@@ -19,6 +21,10 @@ DIRECTIVES: dict[str, str] = {
 """What a line ``{{ name }}`` draws, and the field of the recipe that would go unseen without it."""
 
 _DIRECTIVE = re.compile(rf"^\{{\{{ *({'|'.join(DIRECTIVES)}|performance\.[a-z0-9_]+) *\}}\}} *$", re.MULTILINE)
+
+
+_FENCE = re.compile(r"^ {0,3}(?P<mark>`{3,}(?=[^`\n]*$)|~{3,})", re.MULTILINE)
+_CODE_SPAN = re.compile(r"(?<![`\\])(?P<mark>`+)(?!`)(?:[^\n]|\n(?!\n))*?(?<!`)(?P=mark)(?!`)")
 
 
 @dataclass(frozen=True)
@@ -40,3 +46,39 @@ def split(guide: str) -> Iterator[Part]:
         end = match.end()
     if end < len(guide):
         yield Part(end, guide[end:])
+
+
+def default_guide(recipe: Recipe) -> str:
+    """The guide of a recipe that brings none: every part that it has data for, each under a heading."""
+    parts = [("Configuration", ["configuration"]), ("Ask the server", ["client"])]
+    parts.append(("Checks", ["checks"] if recipe.checks else []))
+    parts.append(("Measurements", ["measurements"] if recipe.measurements else []))
+    parts.append(("Performance", [f"performance.{table.name}" for table in recipe.performance]))
+    parts.append(("Known issues", ["known_issues"] if recipe.known_issues else []))
+    parts.append(("What not to do", ["avoid"] if recipe.avoid else []))
+    parts.append(("Evidence", ["evidence"] if recipe.evidence else []))
+    sections = [f"## {title}\n" + "".join(f"\n{{{{ {name} }}}}\n" for name in names) for title, names in parts if names]
+    return "\n".join(sections)
+
+
+def without_code(text: str) -> tuple[str, int | None]:
+    """A text with its code blanked, everything else where it was; and where a fenced block starts that is never closed.
+
+    CommonMark 0.31.2, sections 4.5 and 6.1: what closes is of the same character, for a fence at least as long and alone on its
+    line, for code in a line exactly as long.
+    """
+    position = 0
+    while opening := _FENCE.search(text, position):
+        mark = opening["mark"]
+        closing = re.compile(rf"^ {{0,3}}{mark[0]}{{{len(mark)},}}[ \t]*$", re.MULTILINE).search(text, opening.end())
+        if closing is None:
+            return _blank(text, opening.start(), len(text)), opening.start()
+        position = closing.end()
+        text = _blank(text, opening.start(), position)
+    for span in _CODE_SPAN.finditer(text):
+        text = _blank(text, span.start(), span.end())
+    return text, None
+
+
+def _blank(text: str, start: int, end: int) -> str:
+    return text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]

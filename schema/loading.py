@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from schema import checks
 from schema.block import describe
 from schema.compiling import compile_axes, compile_program
 from schema.figures import Figures
+from schema.guide import default_guide
 from schema.models import PATTERNS, Recipe
 from schema.problems import Problem, ProblemsError, did_you_mean
 from schema.selecting import Selection, reachable
@@ -36,7 +37,7 @@ class LoadedRecipe:
     source: Source
     recipe: Recipe
     guide: str
-    """Markdown with ``{{ … }}`` still in it; empty if there is no guide."""
+    """Markdown with ``{{ … }}`` still in it; the parts in their usual order if the recipe brings none."""
     figures: Figures
     """The recipe's figures, its tables computed."""
 
@@ -61,13 +62,30 @@ def recipe_files(root: Path) -> list[Path]:
     return sorted((root / "recipes").glob("*/*/recipe.yaml"))
 
 
+def misplaced(root: Path, files: Iterable[Path]) -> Iterator[Problem]:
+    """What lies under ``recipes/`` and would never be read, and recipes of one id but for its case, which share an address."""
+    known = set(files)
+    seen: dict[str, str] = {}
+    for file in sorted(known):
+        identity = f"{file.parent.parent.name}/{file.parent.name}"
+        if (other := seen.setdefault(identity.casefold(), identity)) != identity:
+            yield Problem(shown(file, root), 1, 1, "", f"{other} has this id but for its case: give it another")
+    for folder, _, names in os.walk(root / "recipes"):
+        for name in names:
+            file = Path(folder, name)
+            if name.casefold() in ("recipe.yaml", "recipe.yml") and file not in known:
+                yield Problem(shown(file, root), 1, 1, "", "is not read here: a recipe is recipes/OWNER/NAME/recipe.yaml")
+
+
 def load_all(root: Path = ROOT, files: Iterable[Path] | None = None) -> list[LoadedRecipe]:
     """Load recipes, all of a repository if no files are given, in the order in which lists show them.
 
     Raises :class:`ProblemsError` with the problems of all files.
     """
-    loaded, problems = [], []
-    for file in recipe_files(root) if files is None else files:
+    every = recipe_files(root) if files is None else list(files)
+    loaded: list[LoadedRecipe] = []
+    problems = list(misplaced(root, every)) if files is None else []
+    for file in every:
         try:
             loaded.append(load(file, root))
         except ProblemsError as error:
@@ -87,14 +105,15 @@ def load(file: Path, root: Path = ROOT) -> LoadedRecipe:
     problems = list(checks.check(recipe, source, folder, root, figures))
     guide = ""
     guide_file = folder / "guide.md"
-    if os.path.lexists(guide_file):
-        guide_name = f"{source.name.removesuffix(file.name)}{guide_file.name}"
-        try:
-            guide = read_text(guide_file, guide_name)
-        except ProblemsError as error:
-            problems += error.problems
-        else:
-            problems += checks.check_guide(recipe, guide, guide_name, figures)
+    guide_name = f"{source.name.removesuffix(file.name)}{guide_file.name}"
+    try:
+        if guide_file.is_symlink() and not any(guide_file.resolve().is_relative_to(home.resolve()) for home in (root, folder)):
+            raise ProblemsError([Problem(guide_name, 1, 1, "", "is a link that leads out of this repository")])
+        guide = read_text(guide_file, guide_name) if os.path.lexists(guide_file) else default_guide(recipe)
+    except ProblemsError as error:
+        problems += error.problems
+    else:
+        problems += checks.check_guide(recipe, guide, guide_name, figures)
     if problems:
         raise ProblemsError(problems)
     identity = f"{folder.parent.name}/{folder.name}"

@@ -664,7 +664,7 @@ class Recipe(Model):
     """Where it stands in lists; smaller is earlier."""
     model: ModelFacts
     """What the model is, whatever the checkpoint."""
-    axes: Annotated[list[Axis], Field(min_length=1)]
+    axes: Annotated[list[Axis], Field(min_length=1, max_length=32)]
     """The reader's choices, in the order in which they are made."""
     requires: list[Requirement] = []
     """Variables that must be set where the block runs."""

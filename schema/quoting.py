@@ -19,12 +19,14 @@ _SAFE_TAIL = re.compile(r"[A-Za-z0-9_@%+=:,./-]*")
 _COMMAND = re.compile(r"[A-Za-z0-9_./-]+")
 _KEYWORDS = frozenset("case coproc do done elif else esac fi for function if in select then time until while".split())  # noqa: SIM905
 _BUILTINS = frozenset(
-    ". : alias break builtin command continue declare enable eval exec exit export let local mapfile read readarray readonly"  # noqa: SIM905
-    " return set shift shopt source trap typeset unalias unset".split()
+    ". : alias bg bind break builtin cd command continue declare dirs disown enable eval exec exit export fc fg"  # noqa: SIM905
+    " getopts hash jobs kill let local logout mapfile popd printf pushd read readarray readonly return set shift"
+    " shopt source suspend test times trap typeset ulimit umask unalias unset wait".split()
 )
 _VARIABLES = re.compile(
-    "_|BASH.*|COMP_.*|DIRSTACK|ENV|E?UID|EPOCH.*|FUNCNAME|GROUPS|HISTCMD|IFS|LINENO|MAPFILE|OLDPWD|OPT(ARG|ERR|IND)|PATH"
-    "|PIPESTATUS|POSIXLY_CORRECT|PPID|PS[0-4]|PWD|RANDOM|REPLY|SECONDS|SHELLOPTS|SHLVL|SRANDOM"
+    "_|BASH.*|CDPATH|CHILD_MAX|COMP_.*|COPROC|DIRSTACK|ENV|E?UID|EPOCH.*|EXECIGNORE|FCEDIT|FIGNORE|FUNCNAME|FUNCNEST|GLOB(IGNORE|SORT)"
+    "|GROUPS|HIST.*|HOSTFILE|IFS|IGNOREEOF|INPUTRC|LINENO|MAPFILE|OLDPWD|OPT(ARG|ERR|IND)|PATH|PIPESTATUS|POSIXLY_CORRECT|PPID"
+    "|PROMPT_(COMMAND|DIRTRIM)|PS[0-4]|PWD|RANDOM|READLINE_.*|REPLY|SECONDS|SHELLOPTS|SHLVL|SRANDOM|TIMEFORMAT|TMOUT|auto_resume|histchars"
 )
 _ESCAPES = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "'": r"\'", "\\": r"\\"}
 

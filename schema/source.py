@@ -1,10 +1,9 @@
-"""Reading files: strict UTF-8 text, and strict YAML with positions.
+"""Reading files: strict UTF-8 text, and strict YAML with positions on demand.
 
-YAML is read from the parser's events, so that nothing happens that is not asked for here: no tags, no merge keys, no key
-twice, and no plain scalar that YAML 1.1 and 1.2 read differently (``on``, ``0193``, ``1_000``, ``1:30``).  Aliases are allowed
-and bounded.  Numbers with a point come as :class:`~decimal.Decimal` and keep their digits; dates stay text.
-
-Positions are not recorded while all is well.  The first problem that needs one reads the events a second time.
+YAML is built from the parser's events, so that nothing happens which is not asked for here: no tags, no merge keys, no
+key twice, and no unquoted scalar that YAML 1.1 and YAML 1.2 read differently (``on``, ``0193``, ``1_000``, ``1:30``).
+Numbers with a point come as :class:`~decimal.Decimal` and keep their digits; dates stay text.  Aliases are allowed and
+bounded: the value of an alias is the very object of its anchor, so what is read here must not be changed in place.
 """
 
 from __future__ import annotations
@@ -13,9 +12,13 @@ import errno
 import os
 import re
 import stat
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 
@@ -24,310 +27,395 @@ from schema.problems import Problem, ProblemsError
 Loc = tuple[str | int, ...]
 """Keys and indices from the root of a file to a place in it."""
 Position = tuple[int, int]
-"""Line and column, from 1."""
+"""Line and column, both from 1; columns count characters."""
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 100_000
 MAX_DEPTH = 40
-
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls, except tab and newline
-    "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"  # directions, separators, zero width
-    "\ufffe\uffff\U0001fffe\U0001ffff\U0002fffe\U0002ffff\U0003fffe-\U0010ffff]"  # no characters, tags, private use
-)
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
-_DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
-_NUMBER_IN_SOME_YAML = re.compile(
-    r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*(?::[0-5]?[0-9])*(?:\.[0-9_]*)?"
-    r"|(?:\.[0-9_]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)"
-)
-_CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "~": None, "": None}
-_WORDS_IN_SOME_YAML = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 _MAX_DIGITS = 18
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the second where PyYAML has no libyaml
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # only its events are used; a PyYAML can lack libyaml
+
+_FOREIGN = {b"\xef\xbb\xbf": "begins with a byte order mark", b"\xff\xfe": "is UTF-16", b"\xfe\xff": "is UTF-16"}
+_UNSEEN = re.compile(  # of the planes from 4 on, which hold tags and private use, all
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufdd0-\ufdef\ufeff"
+    "\ufffe\uffff\U0001fffe-\U0001ffff\U0002fffe-\U0002ffff\U0003fffe-\U0010ffff]"
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+_CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "~": None, "": None}
+_SPECIAL = {
+    **dict.fromkeys(("y", "n", "yes", "no", "on", "off"), "is true or false in YAML 1.1, text in YAML 1.2: quote it"),
+    **{word: f"is not the way to spell it: write {word}, or quote it" for word in ("true", "false", "null")},
+    "=": "has a meaning of its own in YAML 1.1: quote it",
+    "<<": "begins a merge, and merge keys are not used here: write the keys out",
+}
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?")
+_NUMBER_TO_SOME = re.compile(
+    r"[-+]?(?:0b[01_]+|0o[0-7_]+|0x[0-9a-f_]+|\.inf|\.nan"
+    r"|(?:[0-9][0-9_]*(?::[0-5]?[0-9])*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:e[-+]?[0-9]+)?)",
+    re.IGNORECASE,
+)
+
+_TOO_DEEP = f"is nested more than {MAX_DEPTH} deep: flatten it"
+_TOO_MANY = f"more than {MAX_NODES:,} values, with those that aliases repeat: make the file smaller"
+_SYNTAX = {  # what libyaml or PyYAML says (">" for what is best shown where the construct begins): what is said here
+    "nesting depth": _TOO_DEEP,
+    "mapping values": "a key can not stand here: quote a text that holds a colon, or indent as in the lines above",
+    ">quoted scalar.*unexpected": "this quote is never closed: close it",
+    "quoted scalar": r"an escape that YAML does not know: write \\ for a backslash, or use single quotes",
+    "expected ',' or": "a comma or a closing bracket is missing: the bracket in line {line} is still open",
+    ">simple key": "a key has no colon: write it as key: value, or check the indentation",
+    ">an anchor|an alias": "& and * begin an anchor or an alias: quote it if it is text",
+    ">directive": "directives (%) are not used here: quote it if it is text",
+    r">\btag\b": "tags are not used here: quote it if it is text",
+    "block scalar": "only the lines below | or > are its text: begin there, or quote it",
+    "start any token": "{char} can not begin a value: quote it",
+    "sequence entries|mapping keys": "a list or mapping can not begin here: put it into the lines below",
+    "document start": "does not belong to what stands above: check the indentation and the quotes",
+    "block": "does not belong to the list or mapping from line {line}: check the indentation and the quotes",
+    "node content": "a value is missing here, or a bracket above is not closed",
+}
 
 
+@dataclass(frozen=True, eq=False)
 class Source:
-    """One YAML file, read once."""
+    """One YAML file, read once.  Made by :func:`read_yaml` alone: the text is known to be good."""
 
-    def __init__(self, path: Path, name: str, text: str, data: object) -> None:
-        self.path = path
-        self.name = name
-        """The path as problems show it."""
-        self.text = text
-        self.data = data
-        self._positions: dict[Loc, tuple[Position, Position]] | None = None
+    path: Path
+    name: str
+    """The path as problems show it."""
+    text: str
+    data: object
 
     def locate(self, loc: Loc) -> Position:
-        """Where a place is: at its key, or for an item of a list at the item; what does not exist is at what would hold it."""
-        return self._found(loc)[0]
+        """Where a place is: its key, or an item of a list itself.  What does not exist is at its nearest ancestor.
+
+        What an alias repeats is at the alias.  Never raises.
+        """
+        return self._find(loc)[0]
 
     def value_position(self, loc: Loc) -> Position:
-        """Where the value at a place begins."""
-        return self._found(loc)[1]
+        """Where the value at a place begins; otherwise as :meth:`locate`."""
+        return self._find(loc)[1]
 
     def problem(self, loc: Loc, message: str) -> Problem:
         """A problem at a place of this file."""
-        line, column = self.locate(loc)
-        field = "".join(f"[{step}]" if isinstance(step, int) else f".{_key_text(step)}" for step in loc).removeprefix(".")
-        return Problem(self.name, line, column, field, message)
+        return Problem(self.name, *self.locate(loc), _dotted(loc), message)
 
-    def _found(self, loc: Loc) -> tuple[Position, Position]:
-        if self._positions is None:
-            self._positions = {}
-            _Builder(self.text, self.name, self._positions).build()
-        for end in range(len(loc), -1, -1):
-            if loc[:end] in self._positions:
-                return self._positions[loc[:end]]
-        return (1, 1), (1, 1)
+    @cached_property
+    def _root(self) -> _Place:
+        return _places(self.text)
+
+    def _find(self, loc: Loc) -> tuple[Position, Position]:
+        place = self._root
+        for step in loc:
+            if place.kind is yaml.AliasEvent:
+                return place.value, place.value
+            if step not in place.children:
+                break
+            place = place.children[step]
+        return place.key, place.value
 
 
 def read_text(path: Path, name: str) -> str:
-    r"""Read a text file; ``name`` is how problems show it.  Line ends become ``\\n``.
+    r"""Read a text file; ``name`` is how problems show it.  Line ends become ``\n``, tabs stay.
 
-    Raises :class:`ProblemsError` for what is no regular file, too large, not UTF-8, or holds characters that cannot be seen.
+    Raises :class:`ProblemsError` with one problem for what is no regular file, is too large, is not UTF-8, or holds a
+    character that can not be seen.
     """
 
-    def fail(message: str, line: int = 1, column: int = 1) -> ProblemsError:
-        return ProblemsError([Problem(name, line, column, "", message)])
+    def fail(message: str, at: Position = (1, 1)) -> NoReturn:
+        raise ProblemsError([Problem(name, *at, "", message)]) from None
 
     try:
-        # A FIFO or a device would block or never end, so what it is comes before opening it.
-        status = os.stat(path)
+        status = os.stat(path)  # before opening, which would block on a FIFO
         if not stat.S_ISREG(status.st_mode):
-            raise fail("is not a regular file")
+            fail("is not a regular file")
         if status.st_size > MAX_BYTES:
-            raise fail(f"is {status.st_size:,} bytes large; at most {MAX_BYTES:,} are read")
+            fail(f"is {status.st_size:,} bytes large, and at most {MAX_BYTES:,} are read: split it")
         with open(path, "rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise fail("is a symbolic link that leads back to itself") from None
-        raise fail(f"can not be read: {(error.strerror or str(error)).lower()}") from None
-    except ValueError as error:
-        raise fail(f"can not be read: {error}") from None
+            fail("is a symbolic link that leads back to itself")
+        fail(f"can not be read: {(error.strerror or type(error).__name__).lower()}")
+    except ValueError:  # a NUL or a lone surrogate in the path
+        fail("can not be read: no file can have this name")
     if len(raw) > MAX_BYTES:
-        raise fail(f"is too large; at most {MAX_BYTES:,} bytes are read")
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise fail("is UTF-16: save it as UTF-8")
-    if raw.startswith(b"\xef\xbb\xbf"):
-        raise fail("begins with a byte order mark: save it as UTF-8 without one")
+        fail(f"is too large, at most {MAX_BYTES:,} bytes are read: split it")
+    for mark, what in _FOREIGN.items():
+        if raw.startswith(mark):
+            fail(f"{what}: save it as UTF-8 without byte order mark")
+    stray = ""
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        line, column = _position(raw[: error.start].decode(errors="replace"))
-        raise fail(f"is not UTF-8 text: byte 0x{raw[error.start]:02x}", line, column) from None
+        text = raw[: error.start].decode()
+        stray = f"is not text in UTF-8: byte 0x{raw[error.start]:02X} can not stand here; save it as UTF-8"
     text = text.replace("\r\n", "\n")
-    if text.replace("\n", "").isprintable():
-        return text
-    if match := _UNSEEN.search(text):
-        line, column = _position(text[: match.start()])
-        raise fail(f"holds U+{ord(match[0]):04X}, a character that can not be seen: remove it", line, column)
+    # What is printable needs no search.  To Python that includes variation selectors of plane 14, whose bytes begin with F3.
+    printable = text.replace("\n", "").isprintable() and b"\xf3" not in raw
+    if not printable and (match := _UNSEEN.search(text)):
+        called = unicodedata.name(match[0], "control character" if match[0] < "\u0100" else "no character").lower()
+        stray = f"is not text: U+{ord(match[0]):04X} ({called}) can not stand here; remove it"
+        text = text[: match.start()]
+    if stray:
+        fail(stray, (text.count("\n") + 1, len(text) - text.rfind("\n")))
     return text
 
 
 def read_yaml(path: Path, name: str) -> Source:
-    """Read a YAML file; ``name`` is how problems show it.  Raises :class:`ProblemsError` with all that is wrong."""
+    """Read a YAML file; ``name`` is how problems show it.
+
+    The data is made of dict with keys of text, list, str, int, Decimal, bool and None; it is not None as a whole.
+    Raises :class:`ProblemsError` with all that is wrong up to where reading can not go on, and no other exception.
+    """
     text = read_text(path, name)
-    return Source(path, name, text, _Builder(text, name, None).build())
+    return Source(path, name, text, _Builder(text, name).build())
 
 
-def _position(before: str) -> Position:
-    return before.count("\n") + 1, len(before) - before.rfind("\n")
-
-
-class _Builder:
-    """Builds plain data from events.  With ``positions`` it records, for each place, where its key and its value begin."""
-
-    def __init__(self, text: str, name: str, positions: dict[Loc, tuple[Position, Position]] | None) -> None:
-        self._text = text
-        self._name = name
-        self._positions = positions
-        self._problems: list[Problem] = []
-        # Finished anchors: their value, how many values it holds with everything expanded, and how deep it is nested.
-        self._anchors: dict[str, tuple[Any, int, int]] = {}
-
-    def build(self) -> Any:
-        """The file's data.  Raises :class:`ProblemsError`; while recording positions it gives what could be read instead."""
-        data: Any = None
-        try:
-            data = self._read()
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            if mark and mark.line >= self._text.count("\n") and error.context_mark:
-                mark = error.context_mark  # what is not closed is reported where it opens, not at the end of the file
-            self._problems.append(self._problem_at(mark, self._readable(error, mark)))
-        except yaml.YAMLError as error:
-            self._problems.append(Problem(self._name, 1, 1, "", f"is not YAML: {' '.join(str(error).split())}"))
-        except _StopReading:
-            pass
-        if self._problems and self._positions is None:
-            raise ProblemsError(self._problems)
-        return data
-
-    def _read(self) -> Any:
-        """One pass over the events.
-
-        It is one loop over local names, because this is where most of the time of ``--check`` goes.  ``data`` is the collection
-        being filled, ``key`` the key that waits for its value, ``lines`` where each key stands; ``stack`` holds those around it.
-        """
-        get_event = _LOADER(self._text).get_event
-        scalar, mapping, sequence = yaml.ScalarEvent, yaml.MappingStartEvent, yaml.SequenceStartEvent
-        ends = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
-        positions = self._positions
-        stack: list[tuple[Any, str | None, dict[str, int], str | None, int, int, Loc]] = []
-        root: list[Any] = []
-        data: Any = root
-        key: str | None = None
-        lines: dict[str, int] = {}
-        anchor: str | None = None
-        anchored_at = nodes = documents = deepest = 0
-        open_anchors: set[str] = set()
-        place: Loc = ()
-        key_position: Position = (1, 1)
-        while (event := get_event()) is not None:
-            kind = type(event)
-            if kind is scalar:
-                value = event.value
-                if event.tag is not None:
-                    self._add_problem(event, f"tags such as {_short(event.tag)} are not used here")
-                # A longer word that begins with a letter means itself, as a key and as a value.
-                plain = len(value) > 5 and value[0].isalpha()
-                if type(data) is dict and key is None:
-                    mark = event.start_mark
-                    if plain and value not in lines:
-                        key = value
-                        lines[key] = mark.line + 1
-                    else:
-                        key = self._key(event, value, lines)
-                    key_position = (mark.line + 1, mark.column + 1)
-                    if event.anchor:
-                        self._anchors[event.anchor] = (key, 1, 0)
-                    continue
-                if not plain and not event.style:
-                    value = self._plain(event, value)
-                nodes += 1
-                if event.anchor:
-                    self._anchors[event.anchor] = (value, 1, 0)
-            elif kind is mapping or kind is sequence:
-                value = {} if kind is mapping else []
-                if event.tag is not None:
-                    self._add_problem(event, f"tags such as {_short(event.tag)} are not used here")
-                if len(stack) >= MAX_DEPTH:
-                    self._stop(event, f"is nested more than {MAX_DEPTH} deep")
-                if type(data) is dict and key is None:
-                    self._stop(event, "a list or mapping can not be a key")
-                nodes += 1
-                deepest = max(deepest, len(stack) + 1)
-            elif kind in ends:
-                if anchor:
-                    open_anchors.discard(anchor)
-                    self._anchors[anchor] = (data, nodes - anchored_at, deepest - len(stack) + 1)
-                data, key, lines, anchor, anchored_at, outer_deepest, place = stack.pop()
-                deepest = max(deepest, outer_deepest)
-                continue
-            elif kind is yaml.AliasEvent:
-                if event.anchor in open_anchors:
-                    self._stop(event, f"the alias {_short('*' + event.anchor)} stands inside what it refers to")
-                if event.anchor not in self._anchors:
-                    self._stop(event, f"no anchor {_short('&' + event.anchor)} stands above this alias")
-                if type(data) is dict and key is None:
-                    self._stop(event, "an alias can not be a key")
-                value, count, depth = self._anchors[event.anchor]  # shared, not copied: what is read here is never changed
-                nodes += count
-                deepest = max(deepest, len(stack) + depth)
-                if deepest > MAX_DEPTH:
-                    self._stop(event, f"with aliases expanded it is nested more than {MAX_DEPTH} deep")
-            else:
-                if kind is yaml.DocumentStartEvent:
-                    documents += 1
-                    if documents > 1:
-                        self._stop(event, "a second document begins here: one file holds one")
-                    if event.version or event.tags:
-                        self._stop(event, "directives (%) are not used here")
-                continue
-            if nodes > MAX_NODES:
-                self._stop(event, f"with aliases expanded there are more than {MAX_NODES:,} values")
-            here = place
-            if positions is not None:
-                at = (event.start_mark.line + 1, event.start_mark.column + 1)
-                if data is not root:
-                    here = (*place, len(data) if key is None else key)
-                positions[here] = (at if key is None else key_position, at)
-            if key is None:
-                data.append(value)
-            else:
-                data[key] = value
-                key = None
-            if kind is mapping or kind is sequence:
-                stack.append((data, key, lines, anchor, anchored_at, deepest, place))
-                data, lines, place, deepest = value, {}, here, len(stack)
-                anchor, anchored_at = event.anchor, nodes - 1
-                if anchor:
-                    open_anchors.add(anchor)
-        if not root or root[0] is None:
-            self._problems.append(Problem(self._name, 1, 1, "", "is empty"))
-        return root[0] if root else None
-
-    def _key(self, event: Any, key: str, lines: dict[str, int]) -> str:
-        if not event.style:
-            if key == "<<":
-                self._add_problem(event, "merge keys (<<) are not used here: write the keys out")
-            elif not isinstance(self._plain(event, key), str):
-                self._add_problem(event, f"the key {_short(key)} must be text: write it in quotes")
-        if key in lines:
-            self._add_problem(event, f"the key {_short(key)} stands twice; first in line {lines[key]}")
-        else:
-            lines[key] = event.start_mark.line + 1
-        return key
-
-    def _plain(self, event: Any, value: str) -> Any:
-        """What a scalar without quotes means, if every YAML agrees on it."""
-        if value in _CONSTANTS:
-            return _CONSTANTS[value]
-        if value[0] in "+-.0123456789":
-            if _INTEGER.fullmatch(value):
-                if len(value.lstrip("-")) > _MAX_DIGITS:
-                    self._add_problem(event, f"a number of {len(value)} digits: write it in quotes if it is text")
-                    return value
-                return int(value)
-            if len(value) <= _MAX_DIGITS + 2 and _DECIMAL.fullmatch(value):
-                return Decimal(value)
-            if _NUMBER_IN_SOME_YAML.fullmatch(value):
-                self._add_problem(event, f"{_short(value)} is read as a number by some and not by others: write it in quotes")
-        elif len(value) <= 5 and value.lower() in _WORDS_IN_SOME_YAML:
-            self._add_problem(event, f"{value} is true, false or null to some and text to others: write it in quotes")
-        elif value in ("=", "<<"):
-            self._add_problem(event, f"{value} has a meaning of its own to some: write it in quotes")
-        return value
-
-    def _readable(self, error: yaml.MarkedYAMLError, mark: Any) -> str:
-        lines = self._text.split("\n")
-        if mark and mark.line < len(lines) and lines[mark.line][mark.column : mark.column + 1] == "\t":
-            return "a tab stands where only spaces may: indent with spaces"
-        context = f" {' '.join(error.context.split())}" if error.context else ""
-        return f"is not YAML: {' '.join((error.problem or 'can not be parsed').split())}{context}"
-
-    def _problem_at(self, mark: Any, message: str) -> Problem:
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        return Problem(self._name, line, column, "", message)
-
-    def _add_problem(self, event: Any, message: str) -> None:
-        self._problems.append(self._problem_at(event.start_mark, message))
-
-    def _stop(self, event: Any, message: str) -> NoReturn:
-        self._add_problem(event, message)
-        raise _StopReading
-
-
-class _StopReading(Exception):  # noqa: N818 - no error by itself: the problem is recorded
-    """Nothing sensible can be read after this."""
-
-
-def _key_text(key: str) -> str:
-    return key if key.isprintable() and len(key) <= 60 else _short(key)
+def _events(text: str) -> Iterator[Any]:
+    return iter(_LOADER(text).get_event, None)
 
 
 def _short(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= 50 else f"{shown[:47]}…'"
+    return repr(text if len(text) <= 40 else f"{text[:39]}…")
+
+
+def _dotted(loc: Loc) -> str:
+    def shown(step: str | int) -> str:
+        if isinstance(step, int):
+            return f"[{step}]"
+        return f".{step if step.isprintable() and len(step) <= 40 else _short(step)}"
+
+    return "".join(map(shown, loc)).removeprefix(".")
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a node stands, and those inside it."""
+
+    key: Position
+    value: Position
+    kind: type[yaml.Event] = yaml.SequenceStartEvent
+    children: dict[str | int, _Place] = field(default_factory=dict)
+
+
+def _places(text: str) -> _Place:
+    """The root's place, in a text that :class:`_Builder` found nothing wrong with."""
+    stack = [_Place((1, 1), (1, 1))]  # holds the root as if in a list
+    key: tuple[str, Position] | None = None
+    for event in _events(text):
+        if isinstance(event, yaml.CollectionEndEvent):
+            stack.pop()
+        elif isinstance(event, yaml.NodeEvent):
+            mark: Any = event.start_mark
+            at = (mark.line + 1, mark.column + 1)
+            holder = stack[-1]
+            if holder.kind is yaml.MappingStartEvent and key is None:
+                key = (getattr(event, "value", ""), at)
+                continue
+            step, key_at = key or (len(holder.children), at)
+            key = None
+            holder.children[step] = place = _Place(key_at, at, type(event))
+            if isinstance(event, yaml.CollectionStartEvent):
+                stack.append(place)
+    return stack[0].children[0]
+
+
+class _Anchored(NamedTuple):
+    """What an alias repeats: of how many nodes and levels it is, with all aliases in it written out."""
+
+    value: Any
+    nodes: int
+    levels: int
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping that is being built."""
+
+    event: Any
+    data: Any
+    lines: dict[str, int]  # of the keys
+    nodes_before: int
+    levels: int = 1
+    key: str | None = None  # that waits for its value
+
+
+class _Builder:
+    """Builds the data of one file from its events."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self._text = text
+        self._name = name
+        self._problems: list[Problem] = []
+        self._documents = 0
+        self._nodes = 0
+        self._stack = [_Open(None, [], {}, 0)]  # holds the root as if in a list
+        self._anchors: dict[str, _Anchored | None] = {}  # None while what it names is open
+
+    def build(self) -> Any:
+        """Return the data, or raise :class:`ProblemsError`."""
+        try:
+            self._read()
+        except yaml.MarkedYAMLError as error:
+            self._problems.append(self._syntax(error))
+        except (yaml.YAMLError, ValueError, OverflowError):  # without libyaml, for "\U00110000" and the like
+            self._problems.append(Problem(self._name, 1, 1, "", "is not YAML: check the escapes in double quotes"))
+        root = self._stack[0].data
+        if root in ([], [None]) and not self._problems:
+            self._problems.append(Problem(self._name, 1, 1, "", "is empty: write the keys and values of the file"))
+        if self._problems:
+            raise ProblemsError(self._problems)
+        return root[0]
+
+    def _read(self) -> None:
+        """Put every node where it belongs.
+
+        A check of all recipes spends much of its time here: so it is one loop, which calls no function for the usual nodes.
+        """
+        stack = self._stack
+        holder = stack[-1]
+        for event in _events(self._text):
+            kind = type(event)
+            if kind is yaml.ScalarEvent:
+                value = event.value
+                if not event.style:
+                    # Most words begin with a letter, and mean themselves if they are none of the few special ones.
+                    if not value or not value[0].isalpha() or (len(value) <= 5 and value.lower() in _SPECIAL):
+                        value = self._plain(event)
+                elif event.style == '"' and not value.isascii() and _SURROGATE.search(value):  # without libyaml only
+                    self._add(event, "an escape that is no character: write it as one \\U escape")
+                self._nodes += 1
+                if self._nodes > MAX_NODES:
+                    self._stop(event, _TOO_MANY)
+                if event.tag is not None or event.anchor:
+                    self._properties(event, _Anchored(value, 1, 0))
+            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+                if len(stack) > MAX_DEPTH:
+                    self._stop(event, _TOO_DEEP)
+                self._nodes += 1
+                if self._nodes > MAX_NODES:
+                    self._stop(event, _TOO_MANY)
+                if event.tag is not None or event.anchor:
+                    self._properties(event, None)
+                holder = _Open(event, {} if kind is yaml.MappingStartEvent else [], {}, self._nodes - 1)
+                stack.append(holder)
+                continue
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                done = stack.pop()
+                holder = stack[-1]
+                event, value = done.event, done.data
+                if event.anchor:
+                    self._anchors[event.anchor] = _Anchored(value, self._nodes - done.nodes_before, done.levels)
+                if holder.levels <= done.levels:
+                    holder.levels = done.levels + 1
+            elif kind is yaml.AliasEvent:
+                value = self._alias(event)
+            else:
+                if kind is yaml.DocumentStartEvent:
+                    self._document(event)
+                continue
+            if holder.key is not None:
+                holder.data[holder.key] = value
+                holder.key = None
+            elif type(holder.data) is list:
+                holder.data.append(value)
+            elif kind is yaml.ScalarEvent and type(value) is str and value not in holder.lines:
+                holder.lines[value] = event.start_mark.line + 1
+                holder.key = value
+            else:
+                self._key(event, holder, value)
+
+    def _document(self, event: Any) -> None:
+        if self._documents:
+            self._stop(event, "a second document begins here: put it into a file of its own, or remove this line")
+        if event.version or event.tags:
+            self._stop(event, "directives (%) are not used here: remove the line")
+        self._documents += 1
+
+    def _alias(self, event: Any) -> Any:
+        """What is repeated; None after a problem."""
+        if event.anchor not in self._anchors:
+            self._add(event, f"repeats no anchor above, {_short('*' + event.anchor)}: quote it if it is text")
+        elif (anchored := self._anchors[event.anchor]) is None:
+            self._add(event, "this alias stands inside what it repeats: write the value out")
+        else:
+            # What is repeated is shared, so a bomb takes no memory here; the bounds are for those who walk the data.
+            value, nodes, levels = anchored
+            self._nodes += nodes
+            if self._nodes > MAX_NODES:
+                self._stop(event, _TOO_MANY)
+            if len(self._stack) - 1 + levels > MAX_DEPTH:
+                self._stop(event, _TOO_DEEP)
+            self._stack[-1].levels = max(self._stack[-1].levels, levels + 1)
+            return value
+        return None
+
+    def _key(self, event: Any, holder: _Open, value: Any) -> None:
+        key = getattr(event, "value", None)
+        if key is None:
+            self._add(event, "a key can not be a list, a mapping or an alias: write it as text")
+            holder.key = ""
+            return
+        if key in holder.lines:
+            self._add(event, f"the key {_short(key)} stands twice, first in line {holder.lines[key]}: remove one")
+        elif not isinstance(value, str):
+            self._add(event, f"the key {_short(key)} is not text in YAML: quote it")
+        holder.lines.setdefault(key, event.start_mark.line + 1)
+        holder.key = key
+
+    def _plain(self, event: Any) -> Any:
+        """What a scalar without quotes means, where every YAML agrees."""
+        value: str = event.value
+        if value in _CONSTANTS:
+            return _CONSTANTS[value]
+        if value[0] in "-+.0123456789":
+            if number := _NUMBER.fullmatch(value):
+                if len(value) <= _MAX_DIGITS or sum(map(str.isdigit, value)) <= _MAX_DIGITS:
+                    return Decimal(value) if number[1] else int(value)
+                self._add(event, f"{_short(value)} has more than {_MAX_DIGITS} digits: quote it")
+            elif _NUMBER_TO_SOME.fullmatch(value):
+                self._add(event, f"{_short(value)} may be read as a number: quote it, or write it in plain digits")
+        elif len(value) <= 5 and (message := _SPECIAL.get(value.lower())):
+            self._add(event, f"{_short(value)} {message}")
+        return value
+
+    def _properties(self, event: Any, anchored: _Anchored | None) -> None:
+        if event.tag is not None:
+            self._add(event, f"tags are not used here: remove {_short(event.tag.replace('tag:yaml.org,2002:', '!!'))}")
+        if event.anchor in self._anchors:
+            self._add(event, f"the anchor {_short('&' + event.anchor)} is already used above: give it another name")
+        if event.anchor:
+            self._anchors[event.anchor] = anchored
+
+    def _add(self, event: Any, message: str) -> None:
+        steps = [len(holder.data) if type(holder.data) is list else holder.key for holder in self._stack[1:]]
+        field = _dotted(tuple(step for step in steps if step is not None))
+        mark = event.start_mark
+        self._problems.append(Problem(self._name, mark.line + 1, mark.column + 1, field, message))
+
+    def _stop(self, event: Any, message: str) -> NoReturn:
+        self._add(event, message)
+        raise ProblemsError(self._problems)
+
+    def _syntax(self, error: yaml.MarkedYAMLError) -> Problem:
+        """Say in our words what the parser says in its own."""
+        said = " ".join(f"{error.context or ''}: {error.problem or ''}".split())
+        mark: Any = error.problem_mark or error.context_mark
+        opening: Any = error.context_mark or mark
+        lines = self._text.split("\n")
+        char = lines[mark.line][mark.column : mark.column + 1] if mark.line < len(lines) else ""
+        if char == "\t":
+            known, message = "", "a tab can not stand here: indent with spaces, not tabs"
+        else:
+            found = (item for item in _SYNTAX.items() if re.search(item[0].lstrip(">"), said))
+            known, message = next(found, ("", f"is not YAML: {said}"))
+        at = opening if known.startswith(">") else mark
+        line, column = at.line + 1, at.column + 1
+        if line > len(lines):  # the end of a file without a last line end
+            line, column = len(lines), len(lines[-1]) + 1
+        message = message.replace("{line}", str(opening.line + 1)).replace("{char}", _short(char))
+        return Problem(self._name, line, column, "", message)

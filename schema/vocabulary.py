@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from schema.problems import ProblemsError
+from schema.problems import Problem, ProblemsError
 from schema.source import read_yaml
 
 FOLDER = Path(__file__).parent / "vocabulary"
@@ -101,3 +101,18 @@ def precisions() -> dict[str, Precision]:
 def statuses() -> dict[str, Status]:
     """Every status of evidence by the name recipes use."""
     return _entries(Status, "statuses.yaml")
+
+
+def refresh() -> None:
+    """Read the files anew.  Raises :class:`ProblemsError` with what is wrong, and then all stays as it was."""
+    readers = (hardware, engines, precisions, statuses)
+    problems: list[Problem] = []
+    for read in readers:
+        try:
+            read.__wrapped__()
+        except ProblemsError as error:
+            problems += error.problems
+    if problems:
+        raise ProblemsError(problems)
+    for read in readers:
+        read.cache_clear()

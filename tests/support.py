@@ -157,7 +157,7 @@ avoid:
 """A recipe with something in every field."""
 
 GUIDE = """\
-# A guide
+## A guide
 
 {{ configuration }}
 

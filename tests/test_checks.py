@@ -118,6 +118,56 @@ def test_a_link_that_leads_to_itself(repo: Repository) -> None:
     assert problem.field == "links[0].path"
 
 
+def test_a_guide_out_of_the_repository(repo: Repository) -> None:
+    file = repo.recipe()
+    outside = repo.root.parent / "guide.md"
+    outside.write_text("## Of somebody else\n", encoding="utf-8")
+    (file.parent / "guide.md").symlink_to(outside)
+    [problem] = repo.all_problems()
+    assert str(problem) == "recipes/acme/Small/guide.md:1:1: is a link that leads out of this repository"
+
+
+def test_without_a_guide_the_page_has_every_part(repo: Repository) -> None:
+    guide = repo.load(RICH).guide
+    for part in ("configuration", "checks", "measurements", "performance.speed", "performance.words", "known_issues", "avoid"):
+        assert f"\n{{{{ {part} }}}}\n" in guide
+    assert guide.rstrip().endswith("## Evidence\n\n{{ evidence }}")
+    assert "checks" not in repo.load(MINIMAL).guide
+
+
+@pytest.mark.parametrize(
+    "guide",
+    [
+        "`[x](y)`\n",
+        "```python\n# a comment\nx[0](y)\n```\n",
+        "~~~\n```\n~~~\n",
+        "Braces: \\{{ left alone and \\{{ alone }}.\n",
+        "[x](https://example.org) [y](#checks)\n",
+        "    # indented, so code\n",
+        "#hash\n",
+    ],
+)
+def test_what_a_guide_may_say(repo: Repository, guide: str) -> None:
+    assert repo.problems(MINIMAL, guide) == []
+
+
+def test_what_would_never_be_read_is_named(repo: Repository) -> None:
+    repo.recipe()
+    for path in ("recipes/acme/recipe.yaml", "recipes/acme/Small/old/recipe.yaml", "recipes/acme/Other/recipe.yml"):
+        repo.write(path, MINIMAL)
+    assert [str(problem) for problem in sorted(repo.all_problems())] == [
+        f"{path}:1:1: is not read here: a recipe is recipes/OWNER/NAME/recipe.yaml"
+        for path in ("recipes/acme/Other/recipe.yml", "recipes/acme/Small/old/recipe.yaml", "recipes/acme/recipe.yaml")
+    ]
+
+
+def test_ids_that_differ_in_case_alone(repo: Repository) -> None:
+    repo.recipe()
+    repo.recipe(identity="ACME/small")
+    [problem] = repo.all_problems()
+    assert str(problem) == "recipes/acme/Small/recipe.yaml:1:1: ACME/small has this id but for its case: give it another"
+
+
 def test_a_dangling_guide(repo: Repository) -> None:
     file = repo.recipe(RICH)
     (file.parent / "guide.md").symlink_to("none.md")

@@ -181,6 +181,38 @@ def test_output_file_is_whole_and_executable(tmp_path: Path) -> None:
     assert not (tmp_path / "data.json").stat().st_mode & 0o111
 
 
+def test_output_keeps_who_may_read_it(tmp_path: Path) -> None:
+    target = tmp_path / "launch.sh"
+    for before, after in ((0o600, 0o700), (0o640, 0o750), (0o444, 0o444)):
+        target.write_text("old")
+        target.chmod(before)
+        if before & 0o200 or os.geteuid() == 0:
+            succeeds(*CHEAP, "-o", target)
+            assert target.stat().st_mode & 0o777 == (after if before & 0o200 else 0o555)
+        else:
+            assert fails(1, *CHEAP, "-o", target) == f"build_site.py: {target}: permission denied\n"
+        target.unlink()
+
+
+def test_output_through_a_link_that_leads_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("link")
+    assert "too many levels of symbolic links" in fails(1, *CHEAP, "-o", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_dash_is_standard_output(tmp_path: Path) -> None:
+    assert succeeds(*CHEAP, "-o", "-", cwd=tmp_path) == block(GAUDI)
+    assert succeeds("--export-json", GAUDI, "-o", "-", cwd=tmp_path).startswith("{")
+    assert not list(tmp_path.iterdir())
+
+
+def test_closed_standard_output_is_one_line() -> None:
+    done = subprocess.run(
+        ["/bin/bash", "-c", '"$@" >&-', "bash", sys.executable, ROOT / "build_site.py", *CHEAP], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (1, "build_site.py: standard output is closed\n")
+
+
 def test_output_through_a_link_leaves_the_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("launch.sh")
     succeeds(*CHEAP, "-o", tmp_path / "link")

@@ -72,6 +72,7 @@ def test_the_author_s_guide_has_a_recipe_that_passes(repo: Repository) -> None:
     assert evidence
     repo.write("recipes/example/Tiny-Chat/recipe.yaml", recipe + "\n" + evidence[1])
     repo.write("recipes/example/Tiny-Chat/guide.md", guide + "\n{{ checks }}\n\n{{ evidence }}\n")
+    repo.write("benchmarks/records/tiny-chat.json", "{}")
     [loaded] = load_all(repo.root, [repo.root / "recipes/example/Tiny-Chat/recipe.yaml"])
     assert "Verified" in recipe_page(loaded, repo.root).body
 

@@ -181,7 +181,7 @@ MEASURED = "status: measured\n    measured_on: 2026-08-21\n    commit: 0123abc\n
 
 
 def test_reported_for_the_exact_selection_only(repo: Repository) -> None:
-    loaded = repo.load(RICH)
+    loaded = repo.load(changed(RICH, "{passed: 11, of: 12}", "{passed: 12, of: 12}"))
     levels = {tuple(selection.values()): badge(loaded.recipe, selection).level for selection in selections(loaded.program)}
     assert levels.pop(("two", "plain", "off")) == "reported"
     assert set(levels.values()) == {"none"}
@@ -194,6 +194,7 @@ def measured(own_code: str, result: str) -> str:
     """The rich recipe with measured evidence, and that result of its one check."""
     text = changed(RICH, "status: reported", MEASURED)
     text = changed(text, "own_code: false", f"own_code: {own_code}")
+    text = changed(text, "source: The page", "source: Its log\n    source_url: https://example.org/log")
     return changed(text, "{passed: 11, of: 12}", result)
 
 
@@ -202,13 +203,13 @@ def measured(own_code: str, result: str) -> str:
     [
         ("{outcome: pass}", "verified"),
         ("{passed: 12, of: 12}", "verified"),
-        ("{outcome: pass, passed: 11, of: 12}", "verified"),
-        ("{passed: 11, of: 12}", "reported"),
-        ("{passed: 0, of: 12}", "reported"),
-        ("{value: 1}", "reported"),
-        ("{detail: It ran}", "reported"),
+        ("{outcome: pass, passed: 11, of: 12, detail: One answer is spelt otherwise}", "verified"),
+        ("{passed: 11, of: 12}", "failed"),
+        ("{passed: 0, of: 12}", "failed"),
+        ("{value: 1}", "measured"),
+        ("{detail: It ran}", "measured"),
         ("{outcome: fail}", "failed"),
-        ("{outcome: fail, passed: 12, of: 12}", "failed"),
+        ("{outcome: fail, passed: 11, of: 12}", "failed"),
     ],
 )
 def test_verified_needs_a_check_that_passed(repo: Repository, result: str, level: str) -> None:

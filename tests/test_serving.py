@@ -33,10 +33,13 @@ class Served:
         while time.monotonic() < end:
             try:
                 with urllib.request.urlopen(self.address + path, timeout=10) as answer:
-                    if text in answer.read().decode():
-                        return True
+                    content = answer.read().decode()
+            except urllib.error.HTTPError as error:
+                content = error.read().decode()
             except (urllib.error.URLError, OSError):
-                pass
+                content = ""
+            if content and text in content:
+                return True
             time.sleep(0.1)
         return False
 
@@ -75,7 +78,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     )
     try:
         it = Served(root, port)
-        assert it.shows("", "Recipes that start"), (root / "log").read_text()
+        assert it.shows("", "Find the model and the hardware"), (root / "log").read_text()
         yield it
     finally:
         server.terminate()
@@ -127,3 +130,26 @@ def test_a_new_recipe_appears(served: Served) -> None:
     assert served.shows("recipes.json", "acme/Another")
     assert served.shows("recipes/acme/Another/", "acme")
     shutil.rmtree(folder)
+
+
+@pytest.mark.xdist_group("serving")
+@pytest.mark.parametrize(
+    ("file", "old", "new", "shown"),
+    [
+        (
+            "schema/vocabulary/statuses.yaml",
+            "  title: Measured",
+            "  titel: Measured",
+            "schema/vocabulary/statuses.yaml:2:1: measured",
+        ),
+        ("theme/overrides/main.html", "{% extends", "{% if %}{% extends", "TemplateSyntaxError"),
+        ("site/index.md", "# Recipes", "\x00 # Recipes", "site/index.md:"),
+    ],
+    ids=["vocabulary", "frame", "page"],
+)
+def test_a_mistake_elsewhere_is_shown_and_goes_with_its_cure(served: Served, file: str, old: str, new: str, shown: str) -> None:
+    served.edit(file, old, new)
+    assert served.shows("evidence/", shown)
+    served.edit(file, new, old)
+    assert served.gone("evidence/", shown)
+    assert served.shows("", "Find the model and the hardware")

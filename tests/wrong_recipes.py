@@ -136,10 +136,12 @@ CHOICES = [
     serving("cards over nodes", "cards: 2}", "cards: 2, nodes: 3}", "axes[0].options[0].cards", "do not divide evenly over the nodes"),
     serving("image of nothing", "launch:", "  - {name: image, kind: image, title: I, options: [{name: a}]}\nlaunch:",
             "axes[2].options[0]", "needs a reference, or the components"),
-    serving("option never reached", "weights_gb: 14}", "weights_gb: 14}\n      - {name: b, precision: bf16, model: a/b}\n"
+    serving("option never reached", "weights_gb: 14}", "weights_gb: 14}\n      - {name: b, precision: bf16, model: acme/Small}\n"
             "  - {name: x, kind: feature, title: X, options: [{name: a, when: {variant: plain}, because: A.}, {name: b, when: {variant: b}, because: B.}]}\n"
             "  - {name: z, kind: feature, title: Z, options: [{name: a}, {name: c, when: {variant: plain, x: b}, because: C.}]}",
             "axes[3].options[1]", "option c can never be chosen"),
+    serving("too many axes", "launch:", "".join(f"  - {{name: g{i}, kind: feature, title: G, options: [{{name: a}}]}}\n" for i in range(31)) + "launch:",
+            "axes", "at most 32"),
     serving("too many selections", "launch:", "".join(f"  - {{name: f{i}, kind: feature, title: F, options: [{{name: a}}, {{name: b}}]}}\n"
             for i in range(13)) + "launch:", "axes", "more than 4,096 selections"),
     Wrong("line that is never printed", '{env: CACHE, value: "1", when: {cache: "on"}}',
@@ -178,7 +180,19 @@ LAUNCH = [
     Wrong("env after the command", AFTER_ALL, '  - {env: LATE, value: "1"}\nfixes:', "launch[9]", "a variable can not stand after a flag"),
     Wrong("run after the command", AFTER_ALL, "  - run: [ls]\nfixes:", "launch[9]", "a run step can not stand after a flag"),
     Wrong("comment in the command", AFTER_ALL, "  - comment: Hi\n" + AFTER_ALL, "launch[9]", "can not stand inside the command"),
-    serving("comment of nothing", "acme/Small]\n", "acme/Small]\n  - comment: The end\n", "launch[1]", "a comment must stand above something"),
+    serving("comment of nothing", "acme/Small]\n", "acme/Small]\n  - comment: The end\n", "launch[1]", "a comment can not stand inside the command, after the serve command"),
+    serving("comment before a flag", "acme/Small]\n", "acme/Small]\n  - comment: How many\n  - {arg: --tensor-parallel-size, value: \"2\"}\n",
+            "launch[1]", "a comment can not stand inside the command, after the serve command"),
+    serving("no model to serve", ", acme/Small]\n", "]\n", "launch[0]", "names no model: add it to the command, or --model"),
+    serving("digits of another script", "acme/Small]\n", "acme/Small]\n  - {arg: --tensor-parallel-size, value: \"２\"}\n",
+            "launch[1].value", "must be a whole number from 1, not '２'"),
+    *(serving(f"{name} is the shell's", "launch:\n", f"launch:\n  - {{env: {name}, value: \"1\"}}\n", "launch[0].env", "shell")
+      for name in ("TMOUT", "PROMPT_COMMAND", "CDPATH", "histchars", "HISTFILE")),
+    *(serving(f"{name} is a builtin", "launch:\n", f"launch:\n  - run: [{name}, -v]\n", "launch[0].run[0]", "none of the shell's own words")
+      for name in ("printf", "hash", "getopts", "kill", "wait", "trap")),
+    serving("another model", "serve, acme/Small]", "serve, acme/Big]", "launch[0].serve[2]",
+          "serves acme/Big, and the variant chosen is acme/Small"),
+    Wrong("another model, inline", "value: acme/Small}\n", "value: acme/Big}\n", "launch[2].value", "serves acme/Big, and the", SGLANG),
     serving("NUL", "acme/Small]\n", 'acme/Small]\n  - {arg: --a, value: "a\\0"}\n', "launch[1].value", "NUL character, which no process can receive"),
     Wrong("variable that nobody needs", "requires:", "requires:\n  - {variable: HOST, means: Nothing.}", "requires[0]", "no run step refers to HOST"),
     Wrong("reference inline", "value: acme/Small}\n", "value: {var: A}}\n", "launch[2].value", "sets its variables for the command alone", SGLANG),
@@ -190,10 +204,13 @@ LAUNCH = [
 
 EVIDENCE = [
     Wrong("measured without a date", "status: reported\n    by: Its authors\n    own_code: false",
-          "status: measured\n    by: Us\n    own_code: true\n    commit: 0123abc\n    command: run", "evidence[0]", "measured_on is missing"),
+          "status: measured\n    by: Us\n    own_code: true\n    source_url: https://example.org/log\n    commit: 0123abc\n    command: run", "evidence[0]", "measured_on is missing"),
     Wrong("measured without a command", "status: reported\n    by: Its authors\n    own_code: false",
-          "status: measured\n    by: Us\n    own_code: true\n    commit: 0123abc\n    measured_on: 2026-08", "evidence[0]", "command is missing"),
-    Wrong("measured by others", "status: reported", MEASURED, "evidence[0].own_code", "else it is reported"),
+          "status: measured\n    by: Us\n    own_code: true\n    source_url: https://example.org/log\n    commit: 0123abc\n    measured_on: 2026-08", "evidence[0]", "command is missing"),
+    *(Wrong(f"no record: {record}", "status: reported\n    by: Its authors\n    own_code: false\n    source: The page",
+            f"{MEASURED}\n    by: Us\n    own_code: true\n    source: {record}", "evidence[0].source", "is no file of this repository: name the record")
+      for record in ("The page", "records/none.log", "../log", "/etc/hosts", "recipes")),
+    Wrong("measured by others", "status: reported", f"{MEASURED}\n    source_url: https://example.org/log", "evidence[0].own_code", "else it is reported"),
     Wrong("a day to come", "status: reported", "status: reported\n    measured_on: 2999-01-01", "evidence[0].measured_on", "is still to come"),
     Wrong("figure in a title", "title: Golden answers", 'title: "{{ model.context_tokens }}"', "checks[0].title", "is not filled in here"),
     Wrong("no day of the calendar", "status: reported", "status: reported\n    measured_on: 2026-02-30", "evidence[0].measured_on", "2026-02-30 is no day"),
@@ -209,6 +226,10 @@ EVIDENCE = [
     Wrong("result of an unknown arm", "base: {passed", "bas: {passed", "checks[0].results.bas", "no arm 'bas' in evidence, did you mean base?"),
     Wrong("figure of an unknown arm", "arm: old,", "arm: odl,", "performance[0].columns[1].arm", "no arm 'odl' in evidence, did you mean old?"),
     Wrong("more passed than asked", "passed: 11", "passed: 13", "checks[0].results.base.passed", "13 passed of 12"),
+    Wrong("a pass below the count", "{passed: 11, of: 12}", "{outcome: pass, passed: 11, of: 12}", "checks[0].results.base.outcome",
+          "is a pass below the count asked: say in detail why"),
+    Wrong("a failure of nothing", "{passed: 11, of: 12}", "{outcome: fail, passed: 12, of: 12}", "checks[0].results.base.outcome",
+          "fails, and all that was asked passed"),
     Wrong("passed of nothing", "{passed: 11, of: 12}", "{passed: 11}", "checks[0].results.base", "passed and of belong together"),
     Wrong("low above high", "{low: 1, high: 2}", "{low: 3, high: 2}", "checks[0].results.old.value.low", "3 is more than high, 2"),
     Wrong("low above high in a table", "{low: 20, high: 21}", "{low: 22, high: 21}", "performance[0].columns[0].values[1].low", "22 is more than"),
@@ -261,7 +282,14 @@ GUIDES = [
     ("unknown figure", "speed.fast[1]", "speed.fast[3]", 5, "has no row '3' (rows: 1, 2)"),
     ("figure not closed", "fast[1] }}", "fast[1] }", 5, "{{ is not closed by }} on the same line"),
     ("directive inside a line", "{{ checks }}", "See {{ checks }}", 7, "must stand on a line of its own, not indented"),
-    ("image", "# A guide", "# A guide\n\n![a picture](https://example.org/x.png)", 3, "an image: pages load nothing from elsewhere"),
-    ("flag that the block has not", "# A guide", "# A guide\n\nUse `--tensor-paralel-size 4`.", 3, "did you mean --tensor-parallel-size?"),
+    ("image", "## A guide", "## A guide\n\n![a picture](https://example.org/x.png)", 3, "an image: pages load nothing from elsewhere"),
+    ("link to a file", "## A guide", "## A guide\n\nSee [this](notes.md).", 3, "a link to notes.md: only https://"),
+    ("link to nothing", "## A guide", "## A guide\n\nSee [this]().", 3, "a link to nothing: only https://"),
+    ("link by reference", "## A guide", "## A guide\n\nSee [this].\n\n[this]: <../x>", 5, "a link to ../x: only"),
+    ("title", "## A guide", "# A guide", 1, "a heading of the first level is the name of the recipe: begin with ##"),
+    ("title with a line below", "## A guide", "A guide\n===", 2, "a heading of the first level"),
+    ("code that is not closed", "## A guide", "## A guide\n\n~~~bash\nls\n```", 3, "this code block is never closed"),
+    ("part placed twice", "{{ avoid }}", "{{ avoid }}\n\n{{ checks }}", 19, "{{ checks }} stands twice: place each part once"),
+    ("flag that the block has not", "## A guide", "## A guide\n\nUse `--tensor-paralel-size 4`.", 3, "did you mean --tensor-parallel-size?"),
 ]  # fmt: skip
 """Faults of a guide: name, old, new, line, message."""

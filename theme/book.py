@@ -19,7 +19,7 @@ from typing import Any
 
 from schema import cache
 from schema.block import render
-from schema.loading import load, recipe_files
+from schema.loading import load, misplaced, recipe_files
 from schema.models import ImageOption, Recipe
 from schema.problems import Problem, ProblemsError, did_you_mean
 from schema.selecting import resolve
@@ -48,8 +48,8 @@ def read_book(root: Path) -> list[Entry]:
     code = _code(root)
     around = _around(root)
     entries: list[Entry] = []
-    problems: list[Problem] = []
     files = recipe_files(root)
+    problems: list[Problem] = list(misplaced(root, files))
     # Nothing made here refers back to itself, so there is nothing for the collector to find, and much for it to look at.
     collecting = gc.isenabled()
     gc.disable()

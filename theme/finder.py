@@ -18,7 +18,7 @@ from theme.pages import environment
 
 @dataclass(frozen=True)
 class Fit:
-    """One way to run a recipe, as the finder asks for it.  ``need_gb``: the weights, or all the cards' memory if not stated."""
+    """One way to run a recipe, as the finder asks for it.  ``need_gb``: the memory of all the cards that it is launched on."""
 
     hardware: str
     precision: str
@@ -59,7 +59,7 @@ def card(loaded: LoadedRecipe) -> Card:
         size = weights_gb(loaded.recipe, selection)
         if size is not None:
             weights[f"{size:,f} GB in {vocabulary.precisions()[precision].title}"] = None
-        fits[Fit(hardware, precision, int(size) if size is not None else memory_gb(loaded.recipe, selection))] = None
+        fits[Fit(hardware, precision, memory_gb(loaded.recipe, selection))] = None
     return Card(
         identity=loaded.identity,
         summary=loaded.figures.fill(loaded.recipe.summary),

@@ -26,7 +26,9 @@ from mkdocs.exceptions import PluginError  # noqa: E402
 from mkdocs.plugins import event_priority  # noqa: E402
 from mkdocs.structure.files import File, InclusionLevel  # noqa: E402
 
+from schema import vocabulary  # noqa: E402
 from schema.problems import ProblemsError  # noqa: E402
+from schema.source import read_text  # noqa: E402
 from theme import markdown, packs, reference  # noqa: E402
 from theme.book import Entry, read_book, unknown_recipe  # noqa: E402
 from theme.finder import finder, llms_txt, recipes_json  # noqa: E402
@@ -83,17 +85,24 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """
     problems: list[str] = []
     pages: dict[str, str] = {}
+    for file in [file for file in files.documentation_pages() if file.abs_src_path]:
+        try:
+            read_text(Path(str(file.abs_src_path)), f"site/{file.src_uri}")
+        except ProblemsError as error:
+            problems += map(str, error.problems)
+            files.remove(file)
     try:
+        vocabulary.refresh()
         _Build.entries = read_book(_Build.root)
         pages = packs.pages(_Build.root)
     except ProblemsError as error:
-        problems = [str(problem) for problem in error.problems]
+        problems += dict.fromkeys(map(str, error.problems))
     except TemplateSyntaxError as error:
-        problems = [f"{error.filename}:{error.lineno}:1: {error.message}"]
+        problems += [f"{error.filename}:{error.lineno}:1: {error.message}"]
     except TemplateError as error:
-        problems = [f"theme/templates: {error}"]
+        problems += [f"theme/templates: {error}"]
     if problems and not (_Build.serving and _Build.entries):
-        raise PluginError("\n".join(["the recipes can not be shown:", *problems]))
+        raise PluginError("\n".join(["the pages can not be made:", *problems]))
     if problems:
         print("\n".join(["The pages stay as they were, because of problems:", *problems]), file=sys.stderr)
     config.extra["problems"] = problems
@@ -199,5 +208,6 @@ def on_serve(server: LiveReloadServer, config: MkDocsConfig, **_: Any) -> LiveRe
         if (_Build.root / folder).is_dir():
             server.watch(str(_Build.root / folder))
     if _Build.serving:
+        server.builder = _Build.on_demand.guarded(server.builder)
         server.set_app(_Build.on_demand.before(server.get_app(), server.mount_path))  # type: ignore[arg-type]
     return server

@@ -23,7 +23,7 @@ def _highlighted(code: str, language: str, _attributes: str) -> str:
     except ClassNotFound:
         lexer = get_lexer_by_name("text", ensurenl=False)
     inner = highlight(code.rstrip("\n"), lexer, HtmlFormatter(nowrap=True))
-    return f'<pre tabindex="0"><code>{inner.rstrip()}\n</code></pre>'
+    return f'<pre><code tabindex="0">{inner.rstrip()}\n</code></pre>'
 
 
 TABLE_OPENS = '<div class="cb-scroll" tabindex="0" role="region" aria-label="Table"><table class="cb-plain">'

@@ -24,6 +24,7 @@ from schema.facts import (
     badge,
     configuration,
     launch_facts,
+    passes,
     port,
     served_name,
     weights_gb,
@@ -398,7 +399,7 @@ def _result(result: Result | None) -> ArmResult | None:
     if result is None:
         return None
     parts: list[str] = []
-    good = None if result.outcome is None else result.outcome == "pass"
+    good = passes(result)
     if result.outcome and not result.detail:
         parts.append(result.outcome)
     if result.detail:
@@ -406,7 +407,6 @@ def _result(result: Result | None) -> ArmResult | None:
     if result.passed is not None and result.of is not None:
         share = "" if result.passed == result.of else f" ({_share(result.passed, result.of)})"
         parts.append(f"{result.passed:,}/{result.of:,}{share}")
-        good = (result.passed == result.of or None) if good is None else good
     if result.value is not None:
         parts.append(figure(interval(result.value)))
     return ArmResult(" · ".join(parts), good)

@@ -22,6 +22,8 @@ def statuses_table() -> str:
     lines = ["| Badge | Evidence | |", "|---|---|---|"]
     for name, status in vocabulary.statuses().items():
         lines.append(f"| **{status.badge}** | `{name}` | {status.means} |")
+    lines.append("| **Measured** | `measured` | Ran for this repository, without a check of its answers. |")
+    lines.append("| **Fails a check** | any | A check of exactly this selection did not pass. |")
     lines.append("| **Not verified** | none | Nothing was published or measured for exactly this selection. |")
     return "\n".join(lines)
 

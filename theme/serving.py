@@ -6,6 +6,8 @@ edit costs, and a reader looks at a few of them.
 
 from __future__ import annotations
 
+import html
+import logging
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +15,12 @@ from typing import Any
 
 from theme.book import Entry
 
+log = logging.getLogger("mkdocs.hooks.cookbook")
+
+_FAILED = """\
+<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="2"><title>Not built</title></head>
+<body><h1>The site could not be built</h1><p><code>{why}</code></p><p>This page goes away with the mistake.</p></body></html>
+"""
 _RECIPE = re.compile(r"recipes/([^/]+/[^/]+)(?:/|$)")
 
 
@@ -24,6 +32,7 @@ class OnDemand:
         self._asked: set[str] = set()
         self._unwritten: dict[str, Entry] = {}
         self._write: Callable[[Entry], None] = lambda _: None
+        self._failure = ""
 
     def built(self, entries: Sequence[Entry], write: Callable[[Entry], None]) -> None:
         """Take what a build made.  Folders asked for before are written now, so that none is missing to a waiting request."""
@@ -33,10 +42,28 @@ class OnDemand:
             for identity in self._asked:
                 self._provide(identity)
 
+    def guarded(self, build: Callable[[], None]) -> Callable[[], None]:
+        """A build whose failure is shown instead of the pages; MkDocs by itself would answer no more until it is mended."""
+
+        def attempt() -> None:
+            try:
+                build()
+            except Exception as error:  # of whatever a page, a template or a plugin may do
+                self._failure = f"{type(error).__name__}: {error}"
+                log.error("The site could not be built: %s", self._failure)
+            else:
+                self._failure = ""
+
+        return attempt
+
     def before(self, app: Callable[..., Iterable[bytes]], mount: str) -> Callable[..., Iterable[bytes]]:
         """The server's WSGI application, with a recipe's folder written before it is looked for."""
 
         def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            if self._failure and not environ["PATH_INFO"].startswith("/livereload/"):
+                # No error to HTTP: MkDocs would warn of it, and count that warning against the build that mends it.
+                start_response("200 OK", [("Content-Type", "text/html; charset=utf-8")])
+                return [_FAILED.format(why=html.escape(self._failure)).encode()]
             if asked := _RECIPE.match(environ["PATH_INFO"].removeprefix(mount)):
                 with self._lock:
                     self._asked.add(asked[1])

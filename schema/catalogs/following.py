@@ -7,6 +7,7 @@ Only what decides about options is worked out: plain text, lists and mappings, c
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -96,16 +97,16 @@ class _Return(Exception):  # noqa: N818 - no error
         self.value = value
 
 
-class Follower:
+class Follower(ABC):
     """Follows a function that is given the parser, and those that it calls with it."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._busy: set[ast.AST] = set()
 
+    @abstractmethod
     def _on_parser(self, name: str, node: ast.Call, frame: Frame) -> Any:
         """A method of the parser is called: what it gives."""
-        raise NotImplementedError
 
     def _stands_for(self, name: str, given: Sequence[Any], node: ast.Call, frame: Frame) -> Any:
         """A call of a function that is known here and is not followed: what it gives, else ``UNKNOWN``."""

@@ -71,6 +71,10 @@ def results(recipe: Recipe, source: Source) -> Iterator[Problem]:
                 yield source.problem(loc, "passed and of belong together")
             elif result.passed is not None and result.of is not None and result.passed > result.of:
                 yield source.problem((*loc, "passed"), f"{result.passed} passed of {result.of}")
+            elif result.outcome == "pass" and result.passed != result.of and not result.detail:
+                yield source.problem((*loc, "outcome"), "is a pass below the count asked: say in detail why")
+            elif result.outcome == "fail" and result.of is not None and result.passed == result.of:
+                yield source.problem((*loc, "outcome"), "fails, and all that was asked passed")
             if not result.model_fields_set:
                 yield source.problem(loc, "says nothing: give outcome, passed and of, value or detail")
             yield from _range(result.value, (*loc, "value"), source)

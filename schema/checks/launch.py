@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,18 @@ from schema.checks.choices import condition_names
 from schema.checks.flags import accepted, check_flags
 from schema.compiling import pieces
 from schema.facts import launch_facts, memory_gb, weights_gb
-from schema.models import ArgItem, CommentItem, EnvItem, HardwareAxis, LaunchItem, Recipe, RunItem, ServeItem, condition
+from schema.models import (
+    ArgItem,
+    CommentItem,
+    EnvItem,
+    HardwareAxis,
+    LaunchItem,
+    Recipe,
+    RunItem,
+    ServeItem,
+    VariantOption,
+    condition,
+)
 from schema.problems import Problem, did_you_mean
 from schema.quoting import Piece, is_command, is_shells_own, unspeakable
 from schema.selecting import Selection, holds
@@ -106,7 +118,7 @@ def _item(line: _Line, engine_name: str, declared: set[str], loc: Loc, source: S
         field = "run" if isinstance(item, RunItem) else "serve"
         first = (item.run if isinstance(item, RunItem) else item.serve)[0]
         if not isinstance(first, str) or not is_command(first):
-            yield source.problem((*loc, field, 0), "must be the plain name of a program")
+            yield source.problem((*loc, field, 0), "must be the plain name of a program, none of the shell's own words")
         elif isinstance(item, ServeItem) and first != engine.program:
             yield source.problem((*loc, field, 0), f"must be {engine.program}, the program of {engine_name}")
     if isinstance(item, ServeItem):
@@ -137,7 +149,7 @@ def _order(recipe: Recipe, source: Source) -> Iterator[Problem]:
     stages = {RunItem: (0, "a run step"), ServeItem: (2, "the serve command"), ArgItem: (3, "a flag")}
     for i, item in enumerate(recipe.launch):
         if isinstance(item, CommentItem):
-            if stage >= 3 or (inline and stage >= 1):
+            if stage >= 2 or (inline and stage >= 1):
                 yield source.problem(("launch", i), f"a comment can not stand inside the command, after {reached}")
             continue
         level, what = stages.get(type(item), (1 if inline else 0, "a variable"))
@@ -147,8 +159,6 @@ def _order(recipe: Recipe, source: Source) -> Iterator[Problem]:
             stage, reached = level, what
     if not any(isinstance(item, ServeItem) for item in recipe.launch):
         yield source.problem(("launch",), "has no serve item")
-    elif isinstance(recipe.launch[-1], CommentItem):
-        yield source.problem(("launch", len(recipe.launch) - 1), "a comment must stand above something")
 
 
 def _block(recipe: Recipe, lines: Sequence[_Line], held: Sequence[int]) -> Iterator[tuple[Loc, str]]:
@@ -204,7 +214,7 @@ def _capacity(recipe: Recipe, lines: Sequence[_Line], held: Sequence[int], selec
     counts = {}
     for fact in ("tensor_parallel", "data_parallel", "context_tokens", "concurrency", "port"):
         if fact in facts:
-            if not facts[fact].isdecimal() or not 0 < len(facts[fact]) < 10 or int(facts[fact]) == 0:
+            if not (facts[fact].isascii() and facts[fact].isdecimal()) or not 0 < len(facts[fact]) < 10 or int(facts[fact]) == 0:
                 yield at(fact), f"must be a whole number from 1, not {facts[fact]!r}"
             else:
                 counts[fact] = int(facts[fact])
@@ -221,6 +231,36 @@ def _capacity(recipe: Recipe, lines: Sequence[_Line], held: Sequence[int], selec
         yield at("context_tokens"), f"more than the {recipe.model.context_tokens:,} tokens the model was made for"
     if counts.get("port", 1) > 65535:
         yield at("port"), "no such port"
+    yield from _model(recipe, lines, held, selection)
     weights, memory = weights_gb(recipe, selection), memory_gb(recipe, selection)
     if weights and memory and weights > memory:
         yield ("axes",), f"{weights:,} GB of weights do not fit into {memory:,} GB of card memory"
+
+
+def _model(recipe: Recipe, lines: Sequence[_Line], held: Sequence[int], selection: Selection) -> Iterator[tuple[Loc, str]]:
+    """The command serves a model, and where it names one by its id, the one that is chosen."""
+    engine = vocabulary.engines()[recipe.engine]
+    serve = next((i for i in held if isinstance(lines[i].item, ServeItem)), None)
+    if serve is None:
+        return
+    named = [(("launch", serve, *place), word) for place, word in lines[serve].words[2:]]
+    for i in held:
+        if isinstance(item := lines[i].item, ArgItem) and item.arg in engine.facts["model"]:
+            named += [(("launch", i, *place), word) for place, word in lines[i].words]
+    if not named:
+        yield ("launch", serve), f"names no model: add it to the command, or {engine.facts['model'][0]}"
+        return
+    chosen = next(
+        (
+            o.model
+            for axis in recipe.axes
+            for o in axis.options
+            if isinstance(o, VariantOption) and selection.get(axis.name) == o.name
+        ),
+        None,
+    )
+    loc, word = named[0]
+    text = word[0] if len(word) == 1 and isinstance(word[0], str) else ""
+    # A path on the node, or a variable, says nothing of what lies there.
+    if chosen and text != chosen and re.fullmatch(r"[\w.-]+/[\w.-]+", text):
+        yield loc, f"serves {text}, and the variant chosen is {chosen}"

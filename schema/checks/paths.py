@@ -48,6 +48,13 @@ def paths(recipe: Recipe, source: Source, folder: Path, root: Path) -> Iterator[
             yield source.problem(loc, problem)
         elif path not in recipe.pending and not _is_there(root / path):
             yield source.problem(loc, f"{path} does not exist in this repository; if it is still to come, list it in pending")
+    for i, evidence in enumerate(recipe.evidence):
+        if evidence.status == "measured" and evidence.source_url is None:
+            record = root / evidence.source
+            if _outside(evidence.source, root, real_root) or not _is_there(record) or not record.is_file():
+                yield source.problem(
+                    ("evidence", i, "source"), "is no file of this repository: name the record of what ran, or give source_url"
+                )
     for i, path in enumerate(recipe.pending):
         if path not in named:
             yield source.problem(("pending", i), f"nothing in this recipe names {path}{did_you_mean(path, named)}")

@@ -9,14 +9,20 @@ from typing import Any
 
 from schema.checks.launch import words_of
 from schema.figures import BrokenTableError, FigureError, Figures, placeholders, prose
-from schema.guide import DIRECTIVES, split
+from schema.guide import DIRECTIVES, split, without_code
 from schema.models import ArgItem, Recipe, RunItem
 from schema.problems import Problem
 from schema.source import Loc, Source
 
-_UNCLOSED = re.compile(r"\{\{(?![^{}\n]*\}\})")
+_UNCLOSED = re.compile(r"(?<!\\)\{\{(?![^{}\n]*\}\})")
 _IMAGE = re.compile(r"!\[[^\]\n]*\][(\[]")
+_TELLING = re.compile(r"\{\{|!\[|`--|\]\(")
+"""What a text holds if there is anything to check in it."""
 _NO_IMAGES = "an image: pages load nothing from elsewhere, so say it in words or draw it as a chart"
+_LINK = re.compile(
+    r"\]\(<?(?!<?(?:https?://|mailto:|#))([^)\s>]*)|^ {0,3}\[[^\]\n]+\]: *<?(?!<?(?:https?://|mailto:|#))([^\s>]+)", re.MULTILINE
+)
+_TITLE = re.compile(r"^ {0,3}#(?=[ \t]|$)|^ {0,3}=+[ \t]*$", re.MULTILINE)
 _FLAG_IN_CODE = re.compile(r"`(--[A-Za-z][\w-]*)")
 
 
@@ -28,7 +34,7 @@ def check_guide(recipe: Recipe, guide: str, name: str, figures: Figures | None =
         line_start = guide.rfind("\n", 0, offset) + 1
         return Problem(name, guide.count("\n", 0, offset) + 1, offset - line_start + 1, "", message)
 
-    placed = set()
+    placed: set[str] = set()
     for part in split(guide):
         if part.directive is None:
             for offset, expression in placeholders(part.text):
@@ -45,6 +51,8 @@ def check_guide(recipe: Recipe, guide: str, name: str, figures: Figures | None =
             if unclosed := _UNCLOSED.search(part.text):
                 yield problem(part.offset + unclosed.start(), "{{ is not closed by }} on the same line")
             continue
+        if part.directive in placed:
+            yield problem(part.offset, f"{{{{ {part.directive} }}}} stands twice: place each part once")
         placed.add(part.directive)
         try:
             if part.directive.startswith("performance."):
@@ -55,8 +63,15 @@ def check_guide(recipe: Recipe, guide: str, name: str, figures: Figures | None =
             yield problem(part.offset, f"{{{{ {part.directive} }}}}: {error}")
     for flag, offset in _misspelt_flags(recipe, guide):
         yield problem(offset, flag)
-    for image in _IMAGE.finditer(guide):
+    plain, unclosed_fence = without_code(guide)
+    if unclosed_fence is not None:
+        yield problem(unclosed_fence, "this code block is never closed: end it with the same fence")
+    for image in _IMAGE.finditer(plain):
         yield problem(image.start(), _NO_IMAGES)
+    for link in _LINK.finditer(plain):
+        yield problem(link.start(), _link(link))
+    for title in _TITLE.finditer(plain):
+        yield problem(title.start(), "a heading of the first level is the name of the recipe: begin with ##")
     for directive, field in DIRECTIVES.items():
         if field and getattr(recipe, field) and directive not in placed:
             yield problem(len(guide), f"{{{{ {directive} }}}} is missing: the recipe has {field} that would not be shown")
@@ -68,7 +83,7 @@ def check_guide(recipe: Recipe, guide: str, name: str, figures: Figures | None =
 def texts(recipe: Recipe, source: Source, figures: Figures) -> Iterator[Problem]:
     """Figures in texts exist and stand where they are filled in; flags are spelt as in the block; what is required is used."""
     for loc, text in prose(recipe):
-        if "{{" not in text and "!" not in text and "`--" not in text:
+        if not _TELLING.search(text):
             continue
         for _, expression in placeholders(text):
             try:
@@ -81,6 +96,8 @@ def texts(recipe: Recipe, source: Source, figures: Figures) -> Iterator[Problem]
             yield source.problem(loc, "{{ is not closed by }} on the same line")
         if _IMAGE.search(text):
             yield source.problem(loc, _NO_IMAGES)
+        if link := _LINK.search(without_code(text)[0]):
+            yield source.problem(loc, _link(link))
         for message, _ in _misspelt_flags(recipe, text):
             yield source.problem(loc, message)
     filled = dict(prose(recipe))
@@ -94,6 +111,10 @@ def texts(recipe: Recipe, source: Source, figures: Figures) -> Iterator[Problem]
     for i, requirement in enumerate(recipe.requires):
         if requirement.variable not in used:
             yield source.problem(("requires", i), f"no run step refers to {requirement.variable}")
+
+
+def _link(link: re.Match[str]) -> str:
+    return f"a link to {link[1] or link[2] or 'nothing'}: only https://… and # lead from the page and from its Markdown alike"
 
 
 def _misspelt_flags(recipe: Recipe, text: str) -> Iterator[tuple[str, int]]:

@@ -11,6 +11,7 @@
   const block = document.getElementById("block");
   const part = (name) => root.querySelector(`[data-cb="${name}"]`);
   const defaults = settle({});
+  let unknown = [];
   let chosen = fromAddress();
 
   function holds(when, selection) {
@@ -101,10 +102,12 @@
     const badge = part("badge");
     badge.className = `cb-badge cb-${level}`;
     badge.textContent = text;
-    for (const name of ["reported", "none"]) {
+    for (const name of ["reported", "measured", "failed", "none"]) {
       const notice = part(`notice-${name}`);
       if (notice) notice.hidden = name !== level;
     }
+    const notice = part("notice");
+    notice.hidden = ![...notice.children].some((child) => !child.hidden);
     const table = part("configuration");
     if (table) {
       table.replaceChildren(
@@ -128,10 +131,12 @@
   function fromAddress() {
     const choices = {};
     const given = new URLSearchParams(location.search);
+    unknown = [];
     for (const axis of data.axes) {
       const wanted = (given.get(axis.name) || "").toLowerCase();
       const option = axis.options.find((item) => item.name.toLowerCase() === wanted);
       if (option) choices[axis.name] = option.name;
+      else if (wanted) unknown.push(`${axis.name}=${given.get(axis.name)}`);
     }
     return choices;
   }
@@ -142,11 +147,12 @@
     draw(selection);
     state(selection);
     const dropped = Object.entries(chosen).filter(([axis, option]) => selection[axis] !== option && option !== undefined);
-    part("status").textContent = dropped.length
+    const strange = unknown.length ? `${unknown.join(", ")} is no choice of this recipe. ` : "";
+    part("status").textContent = strange + (dropped.length
       ? `${dropped.map(([axis, option]) => `${axis}=${option}`).join(", ")} is not offered here; the block shows ${
           dropped.map(([axis]) => (axis in selection ? `${axis}=${selection[axis]}` : `no ${axis}`)).join(", ")
         } instead.`
-      : "";
+      : "");
     if (keepAddress) return;
     const same = data.axes.every((axis) => selection[axis.name] === defaults[axis.name]);
     const query = same ? "" : `?${new URLSearchParams(selection)}`;
@@ -155,6 +161,7 @@
 
   form.addEventListener("change", (event) => {
     chosen = { ...chosen, [event.target.name]: event.target.value };
+    unknown = [];
     show(false);
   });
   form.addEventListener("click", (event) => {
@@ -165,6 +172,10 @@
   addEventListener("popstate", () => {
     chosen = fromAddress();
     show(true);
+  });
+  // Without this script the choices would change nothing, so they are closed until it runs.
+  form.querySelectorAll("fieldset").forEach((field) => {
+    field.disabled = false;
   });
   show(true);
 })();

@@ -13,6 +13,7 @@
   const count = document.querySelector("[data-cb=count]");
   const nothing = document.querySelector("[data-cb=nothing]");
   const fields = [...form.elements].filter((field) => field.name);
+  let unknown = [];
 
   function show() {
     const { q, engine, hardware, precision, memory } = Object.fromEntries(fields.map((field) => [field.name, field.value.trim()]));
@@ -30,11 +31,13 @@
       if (fits) shown += 1;
     }
     const all = cards.length;
-    count.textContent = shown === all ? `${all} recipe${all === 1 ? "" : "s"}` : `${shown} of ${all} recipes`;
+    const found = shown === all ? `${all} recipe${all === 1 ? "" : "s"}` : `${shown} of ${all} recipes`;
+    count.textContent = unknown.length ? `${found}, not filtered by what no recipe has: ${unknown.join(", ")}` : found;
     nothing.hidden = shown > 0;
   }
 
   function changed() {
+    unknown = [];
     show();
     const query = new URLSearchParams(fields.filter((field) => field.value.trim()).map((field) => [field.name, field.value.trim()]));
     history.replaceState(null, "", `${location.pathname}${query.size ? `?${query}` : ""}`);
@@ -42,9 +45,13 @@
 
   function fromAddress() {
     const given = new URLSearchParams(location.search);
+    unknown = [];
     for (const field of fields) {
-      field.value = given.get(field.name) || "";
-      if (field.tagName === "SELECT" && field.selectedIndex < 0) field.value = "";
+      const wanted = given.get(field.name) || "";
+      field.value = wanted;
+      if (field.value === wanted) continue;
+      unknown.push(`${field.name}=${wanted}`);
+      field.value = "";
     }
     show();
   }

@@ -35,15 +35,25 @@
       if (keep) __md_set("__palette", { index, color: { media: wanted.dataset.mdColorMedia, ...color } });
     }
 
-    const stored = __md_get("__palette");
+    let stored = null;
+    try {
+      stored = __md_get("__palette");
+    } catch {
+      // A browser that keeps no site data has no choice to remember.
+    }
     use(stored && inputs[stored.index] ? stored.index : 0, false);
     palette.addEventListener("change", (event) => use(inputs.indexOf(event.target), true));
   }
 
   // What scrolls sideways can be reached with the keyboard.
-  document.querySelectorAll(".highlight pre > code").forEach((box) => {
+  document.querySelectorAll(".highlight pre:not([tabindex]) > code").forEach((box) => {
     box.tabIndex = 0;
   });
+
+  const announced = document.createElement("span");
+  announced.className = "cb-hidden";
+  announced.setAttribute("role", "status");
+  document.body.append(announced);
 
   document.querySelectorAll("button[data-copy]").forEach((button) => {
     button.hidden = false;
@@ -60,7 +70,9 @@
         if (done) getSelection().removeAllRanges();
       }
       button.textContent = done ? "Copied" : "Select and copy";
+      announced.textContent = button.textContent;
       setTimeout(() => {
+        announced.textContent = "";
         button.textContent = said;
       }, 1600);
     });
