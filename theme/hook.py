@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("mkdocs.hooks.cookbook")
 
 FRAME = "recipes/_owner/_name.md"
-_RECIPE_LINK = re.compile(r"\]\(recipe:([^)\s#]+)(#[^)\s]*)?\)")
+_RECIPE_LINK = re.compile(r'href="recipe:([^"\s#]+)(#[^"\s]*)?"')
 
 _PIN = re.compile(r"\{\{ *([\w.-]+/[\w.-]+): *([^}]+?) *\}\}")
 
@@ -121,13 +121,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Draw what hand-written pages ask for, resolve their ``recipe:OWNER/NAME`` links, and put in what recipes pin."""
-    up = "../" * page.url.count("/")
-
-    def link(match: re.Match[str]) -> str:
-        if why := unknown_recipe(match[1], _Build.entries):
-            log.warning("%s: link to recipe:%s: %s", page.file.src_uri, match[1], why)
-        return f"]({up}recipes/{match[1]}/{match[2] or ''})"
+    """Draw what hand-written pages ask for, and put in what recipes pin."""
 
     def pin(match: re.Match[str]) -> str:
         entry = next((entry for entry in _Build.entries if entry.page.identity == match[1]), None)
@@ -136,18 +130,26 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
             return match[0]
         return entry.pins[match[2]]
 
-    markdown = _PIN.sub(pin, _RECIPE_LINK.sub(link, markdown))
+    markdown = _PIN.sub(pin, markdown)
     for mark, draw in _DRAWN.items():
         if mark in markdown:
             markdown = markdown.replace(mark, draw())
     return markdown
 
 
-def on_page_content(html: str, **_: Any) -> str:
-    """Put each table into a frame of its own that scrolls sideways and can be reached with the keyboard; draw the finder.
+def on_page_content(html: str, page: Page, **_: Any) -> str:
+    """Resolve ``recipe:OWNER/NAME`` links; let each table scroll in a frame that the keyboard reaches; draw the finder.
 
     The finder is HTML, and long: Python-Markdown would take longer to pass it through than it takes to draw.
     """
+    up = "../" * page.url.count("/")
+
+    def link(match: re.Match[str]) -> str:
+        if why := unknown_recipe(match[1], _Build.entries):
+            log.warning("%s: link to recipe:%s: %s", page.file.src_uri, match[1], why)
+        return f'href="{up}recipes/{match[1]}/{match[2] or ""}"'
+
+    html = _RECIPE_LINK.sub(link, html)
     html = html.replace("<table>", markdown.TABLE_OPENS).replace("</table>", markdown.TABLE_CLOSES)
     return html.replace(_FINDER, finder([entry.card for entry in _Build.entries])) if _FINDER in html else html
 
