@@ -1,10 +1,11 @@
 # make serve | build | test | lint | bench — each sets up what it needs.
+# make test-upstream VLLM=DIR GAUDI=DIR — the tests of the fixes on real trees: folders that hold vllm and vllm_gaudi.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: setup serve build check test test-fast lint bench lock schema clean
+.PHONY: setup serve build check test test-fast test-upstream lint bench lock schema clean
 
 setup: $(VENV)/.ready
 
@@ -16,6 +17,10 @@ $(VENV)/.ready: requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@touch $@
 
+$(VENV)/.torch: $(VENV)/.ready requirements-torch.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-torch.txt
+	@touch $@
+
 serve: setup
 	$(BIN)/mkdocs serve
 
@@ -25,12 +30,16 @@ build: setup
 check: setup
 	$(BIN)/python build_site.py --check
 
-test: setup lint check
+test: setup $(VENV)/.torch lint check
 	@tests/chromium.sh
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 
-test-fast: setup
+test-fast: setup $(VENV)/.torch
 	$(BIN)/python -m pytest -n auto -m "not browser"
+
+test-upstream: setup $(VENV)/.torch
+	@test -d "$(VLLM)/vllm" -a -d "$(GAUDI)/vllm_gaudi" || { echo "make test-upstream VLLM=DIR GAUDI=DIR: DIR holds vllm, and vllm_gaudi" >&2; exit 2; }
+	UPSTREAM_VLLM="$(VLLM)" UPSTREAM_GAUDI="$(GAUDI)" $(BIN)/python -m pytest tests/test_fixes.py
 
 lint: setup
 	$(BIN)/ruff check

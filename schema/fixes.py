@@ -27,8 +27,8 @@ class Profile(_Data):
 
     name: str
     summary: str = ""
-    image: dict[str, str] = {}
-    """What the image must be: component to version or commit."""
+    image: dict[str, dict[str, str]] = {}
+    """What the image must be: package to its version and commit."""
     fixes: list[str]
     opt_in: list[str] = []
 

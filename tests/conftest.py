@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
 from support import MINIMAL, Repository, Shell
 
 settings.register_profile(

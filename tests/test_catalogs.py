@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import yaml
-from support import GAUDI, MINIMAL, ROOT, SGLANG, Repository, changed
 
 from schema.catalogs import UNTOLD, Catalog, catalog, names, problems_of, read_catalog
 from schema.catalogs.__main__ import main
@@ -26,6 +25,7 @@ from schema.models import ArgItem, Recipe, condition
 from schema.problems import ProblemsError
 from schema.selecting import Selection, holds, reachable
 from schema.source import Loc
+from support import GAUDI, MINIMAL, ROOT, SGLANG, Repository, changed
 
 VLLM = "vllm-0.30.0"
 OLD = "sglang-0.5.9"

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import GAUDI, GUIDE, MINIMAL, RICH, ROOT, SGLANG, Repository, as_yaml, changed
-from wrong_recipes import ALL, GUIDES, Wrong
-from wrong_recipes import SGLANG as INLINE
 
 from schema.block import selections
 from schema.loading import LoadedRecipe, load, load_all
 from schema.problems import ProblemsError
 from schema.source import read_yaml
+from support import GAUDI, GUIDE, MINIMAL, RICH, ROOT, SGLANG, Repository, as_yaml, changed
+from wrong_recipes import ALL, GUIDES, Wrong
+from wrong_recipes import SGLANG as INLINE
 
 
 @pytest.mark.parametrize("text", [MINIMAL, RICH, INLINE])

@@ -11,11 +11,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from support import GAUDI, MINIMAL, RICH, ROOT, SGLANG, changed, run
 
 from schema.block import describe, render, selections
 from schema.loading import load
 from schema.selecting import resolve
+from support import GAUDI, MINIMAL, RICH, ROOT, SGLANG, changed, run
 
 CHEAP = ("--export-shell", GAUDI)
 

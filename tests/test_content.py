@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sitebuild import built_site
-from support import Repository
-
 from benchmarks.synthetic import repository
 from schema.docs import field_docs
 from schema.loading import ROOT, load_all
 from schema.models import Recipe
+from sitebuild import built_site
+from support import Repository
 from theme import packs, reference
 from theme.pages import recipe_page
 

@@ -12,7 +12,6 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from support import GAUDI, MINIMAL, RICH, ROOT, SGLANG, Repository, changed
 
 from schema.block import argv, selections
 from schema.export import SCHEMA_FILE, json_schema, schema_problems
@@ -22,6 +21,7 @@ from schema.loading import LoadedRecipe, load
 from schema.models import HardwareOption
 from schema.selecting import resolve
 from schema.vocabulary import engines
+from support import GAUDI, MINIMAL, RICH, ROOT, SGLANG, Repository, changed
 
 
 @cache

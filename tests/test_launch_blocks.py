@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import GAUDI, MINIMAL, ROOT, SGLANG, Call, Repository, Shell, as_yaml, changed, recipe_of
 
 from schema.block import argv, describe, environment, render, selections
 from schema.compiling import compile_program
 from schema.loading import load
 from schema.quoting import is_shells_own, quote, quote_word
 from schema.selecting import resolve
+from support import GAUDI, MINIMAL, ROOT, SGLANG, Call, Repository, Shell, as_yaml, changed, recipe_of
 
 GAUDI_LINES = """\
 export KIMI_MXFP4_DIR=/models/Kimi-K2.7-Code-MXFP4

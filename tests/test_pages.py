@@ -17,11 +17,11 @@ from urllib.parse import urlencode, urljoin, urlparse
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
-from sitebuild import built_site
 
 from schema.block import describe, render
 from schema.loading import ROOT, LoadedRecipe, load_all
 from schema.selecting import resolve
+from sitebuild import built_site
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from support import ROOT, SGLANG
 
 from schema.loading import load
 from schema.selecting import ChoiceError, holds, offered, preferred, reachable, resolve
+from support import ROOT, SGLANG
 
 NAMES = ["hardware", "Image", "x-Y", "z_9"]
 OPTIONS = ["on", "OFF", "v0.30.0", "Mid"]

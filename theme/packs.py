@@ -25,7 +25,8 @@ def profile_page(root: Path, profile: Profile) -> str:
     lines = [f"# Fix profile {profile.name}", "", profile.summary, ""]
     if profile.image:
         lines += ["| The image must have | |", "|---|---|"]
-        lines += [f"| {component} | `{pin}` |" for component, pin in profile.image.items()]
+        for package, pins in profile.image.items():
+            lines.append(f"| `{package}` | {', '.join(f'{field} `{pin}`' for field, pin in pins.items())} |")
         lines.append("")
     lines += ["| Order | Fix | |", "|---|---|---|"]
     fixes = {name: read_fix(root, name) for name in [*profile.fixes, *profile.opt_in]}

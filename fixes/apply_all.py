@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Apply the fixes of a profile to the vLLM and vLLM-Gaudi that are installed for this Python: all of them, or none.
+
+Runs inside the container, on the standard library of Python 3.10 or later.  See README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.dont_write_bytecode = True  # this checkout may be read-only, and shared
+
+from fixpack import catalog, image, work  # noqa: E402
+from fixpack.errors import FixError, StorageError, UsageError  # noqa: E402
+from fixpack.store import Store  # noqa: E402
+
+EXIT_CODES = """\
+exit codes:
+  0  done: everything that was asked for is so
+  1  --verify: a fix is not applied
+  2  the command line is wrong, or names no profile or fix
+  3  a package is missing, or is not the one that the profile is for; nothing was written
+  4  the code is not what a fix expects, or was changed since; nothing was written
+  5  reading, locking or writing failed; what was written is whole, and another run completes it
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns its exit code, see ``EXIT_CODES``."""
+    options = _parser().parse_args(arguments)
+    try:
+        report = _run(options)
+    except FixError as error:
+        return _failed(options, error)
+    except OSError as error:
+        return _failed(options, StorageError(f"{error.filename or 'output'}: {(error.strerror or str(error)).lower()}"))
+    if options.json:
+        print(json.dumps(report, indent=1))
+    else:
+        print("\n".join(report["lines"]))
+    return int(report["exit"])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "apply_all.py", description=__doc__.split("\n\n")[0], epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    parser.add_argument("--profile", metavar="NAME", help="the image that the packages come from, as v0.30.0")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--list", action="store_true", help="list the profiles and their fixes")
+    what.add_argument("--dry-run", action="store_true", help="print what would change, as a unified diff, and write nothing")
+    what.add_argument("--verify", action="store_true", help="write nothing; exit 0 only if every fix is applied")
+    what.add_argument("--revert", action="store_true", help="put the originals back; with --only, take out that fix")
+    parser.add_argument("opt_in", nargs="*", metavar="FIX", help="an opt-in fix of the profile, to be applied as well")
+    parser.add_argument("--only", action="append", default=[], metavar="FIX", help="this fix, and whatever is applied already")
+    parser.add_argument(
+        "--site-packages", type=Path, metavar="DIR", help="where the packages are, if not where Python finds them"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> dict[str, Any]:
+    if options.list:
+        return _listed(options.profile)
+    if options.profile is None:
+        raise UsageError(f"--profile NAME is needed (known: {', '.join(catalog.profiles())})")
+    if options.only and options.opt_in:
+        raise UsageError("--only FIX and opt-in fixes exclude each other")
+    profile = catalog.profile(options.profile)
+    names = catalog.wanted(profile, options.opt_in, options.only)
+    packages = image.find(sorted(profile.image), options.site_packages)
+    image.check(packages, profile.image)
+    store = Store(work.home(packages))
+
+    def choose(applied: list[str]) -> list[catalog.Fix]:
+        """What was opted for once stays, until it is reverted."""
+        if options.revert:
+            return catalog.fixes(_in_order(profile, [name for name in applied if options.only and name not in options.only]))
+        return catalog.fixes(_in_order(profile, [*names, *applied]))
+
+    if options.dry_run or options.verify:
+        planned = work.steady_plan(choose, packages, store)
+    else:
+        planned = work.settle(choose, packages, store)
+    changed = [str(file.path) for file in planned.changes]
+    if options.dry_run:
+        diff = [line for file in planned.changes for line in _diff(file)]
+        return {"exit": 0, "files": changed, "diff": diff, "lines": diff or ["nothing to change"]}
+    if options.revert:
+        lines = [f"reverted  {name}" for name in planned.leaving] or ["nothing to revert"]
+        return {"exit": 0, "reverted": planned.leaving, "files": changed, "lines": lines}
+    missing, present = ("missing", "applied") if options.verify else ("applied", "already")
+    states = {fix.name: missing if planned.missing(fix) else present for fix in planned.fixes}
+    lines = [f"{states[fix.name]:<8}  {fix.name:<24}{fix.title}" for fix in planned.fixes] or ["no fix to apply"]
+    return {"exit": int("missing" in states.values()), "fixes": states, "files": changed, "lines": lines}
+
+
+def _in_order(profile: catalog.Profile, names: list[str]) -> list[str]:
+    """In the order of the profile; fixes that only an older pack knew are left out, which reverts them."""
+    return [name for name in [*profile.fixes, *profile.opt_in] if name in names]
+
+
+def _listed(wanted: str | None) -> dict[str, Any]:
+    profiles = [catalog.profile(name) for name in ([wanted] if wanted else catalog.profiles())]
+    lines = []
+    for profile in profiles:
+        lines.append(f"{profile.name}: {profile.summary}")
+        for fix in catalog.fixes([*profile.fixes, *profile.opt_in]):
+            lines.append(f"  {fix.name:<24}{fix.title}{' (opt-in)' if fix.name in profile.opt_in else ''}")
+    data = {profile.name: {"image": profile.image, "fixes": profile.fixes, "opt_in": profile.opt_in} for profile in profiles}
+    return {"exit": 0, "profiles": data, "lines": lines}
+
+
+def _diff(file: work.Planned) -> list[str]:
+    before, after = (content.decode("utf-8").splitlines() for content in (file.current, file.wanted))
+    return list(difflib.unified_diff(before, after, f"a/{file.name}", f"b/{file.name}", lineterm=""))
+
+
+def _failed(options: argparse.Namespace, error: FixError) -> int:
+    if options.json:
+        print(json.dumps({"exit": error.code, "errors": list(error.reasons)}, indent=1))
+    else:
+        print("\n".join(f"apply_all.py: {reason}" for reason in error.reasons), file=sys.stderr)
+    return error.code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

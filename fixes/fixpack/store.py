@@ -1,0 +1,239 @@
+"""What was replaced, what stands in its place, and writing that a crash can not tear.
+
+Beside the packages lies a folder, ``.gaudi-cookbook``: ``record.json`` says of each file the digest of its original and of what
+the pack puts there; ``originals/DIGEST`` holds the originals; ``lock`` keeps two runs apart.  The order is what makes a crash
+harmless: originals first, then the record, then the files.  So at every moment a file's content is one that the record names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fixpack.errors import MismatchError, StorageError
+
+FOLDER = ".gaudi-cookbook"
+FORMAT = 1
+_TEMPORARY = re.compile(r"\..+\.gaudi-cookbook-\d+")
+_UNCHECKED, _HASHED = 0b01, 0b11
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the record says of one file: digests (SHA-256), and the fixes in what the pack put there.
+
+    ``patched`` holds one digest; more while a run replaces one patched file by another.
+    """
+
+    original: str
+    patched: list[str]
+    fixes: list[str]
+
+
+class Store:
+    """The folder beside the packages.  Raises :class:`StorageError` for what can not be read or written."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home / FOLDER
+
+    def record(self) -> dict[str, Recorded]:
+        """The record, empty if nothing was ever applied here."""
+        try:
+            data = json.loads((self.folder / "record.json").read_text("utf-8"))
+            if data["format"] != FORMAT:
+                raise MismatchError(
+                    f"{self.folder}: was written by another pack, of format {data['format']}: revert with that one"
+                )
+            return {name: Recorded(**entry) for name, entry in data["files"].items()}
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise _failed(error, self.folder) from None
+        except (ValueError, TypeError, KeyError):
+            raise StorageError(
+                f"{self.folder}/record.json: is damaged: reinstall the packages and remove {self.folder}"
+            ) from None
+
+    def original(self, digest_: str) -> bytes:
+        """What a file held before the pack.  Raises :class:`StorageError` if it is gone or damaged."""
+        try:
+            content = (self.folder / "originals" / digest_).read_bytes()
+        except OSError as error:
+            raise _failed(error, self.folder / "originals" / digest_) from None
+        if digest(content) != digest_:
+            raise StorageError(f"{self.folder}/originals/{digest_}: is damaged: reinstall the packages and remove {self.folder}")
+        return content
+
+    def keep(self, contents: Iterable[bytes]) -> None:
+        """Keep originals."""
+        place = self.folder / "originals"
+        with _storing(place):
+            place.mkdir(exist_ok=True)
+            for content in contents:
+                file = place / digest(content)
+                if not file.exists():
+                    _write(file, content, None)
+
+    def write_record(self, files: dict[str, Recorded]) -> None:
+        """Write down what is going to be written."""
+        data = {"format": FORMAT, "files": {name: asdict(entry) for name, entry in files.items()}}
+        with _storing(self.folder):
+            _write(self.folder / "record.json", (json.dumps(data, indent=1) + "\n").encode(), None)
+
+    def forget(self) -> None:
+        """Remove the folder, the record first: without it there is nothing that the rest would belong to."""
+        with _storing(self.folder):
+            for path in [self.folder / "record.json", *sorted((self.folder / "originals").glob("*")), self.folder / "lock"]:
+                path.unlink(missing_ok=True)
+            for place in (self.folder / "originals", self.folder):
+                with contextlib.suppress(FileNotFoundError):
+                    place.rmdir()
+
+    @property
+    def exists(self) -> bool:
+        """Whether the folder is there, with a record or without one."""
+        return self.folder.is_dir()
+
+    def sweep(self, folders: Iterable[Path]) -> None:
+        """Remove what a killed run was writing.  Only under the lock."""
+        for folder in {self.folder, self.folder / "originals", *folders}:
+            with contextlib.suppress(FileNotFoundError), _storing(folder):
+                for name in os.listdir(folder):
+                    if _TEMPORARY.fullmatch(name):
+                        os.unlink(folder / name)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the only run on these packages; the lock ends with the process that holds it, however that ends."""
+        with _storing(self.folder):
+            descriptor = self._lock()
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _lock(self) -> int:
+        waiting = False
+        while True:
+            self.folder.mkdir(exist_ok=True)
+            try:
+                descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            except FileNotFoundError:  # another run has just reverted
+                continue
+            try:
+                if not waiting:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                else:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if os.fstat(descriptor).st_ino == os.stat(self.folder / "lock").st_ino:
+                    return descriptor
+            except BlockingIOError:
+                waiting = True
+                print(f"waiting for another run in {self.folder.parent}", file=sys.stderr)
+            except FileNotFoundError:
+                pass
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+
+def digest(content: bytes) -> str:
+    """SHA-256, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def replace_source(path: Path, content: bytes) -> None:
+    """Put other content into a source file, keeping its mode and owner, and leave no bytecode of the old one behind.
+
+    Raises :class:`StorageError`; the file is then as it was.
+    """
+    with _storing(path):
+        _write(path, content, os.stat(path))
+    for cached in stale_bytecode(path, content):
+        with _storing(cached):
+            cached.unlink(missing_ok=True)
+
+
+def stale_bytecode(path: Path, content: bytes) -> list[Path]:
+    """Bytecode of another source than ``content`` that Python would run without comparing the two (PEP 552, unchecked).
+
+    Bytecode that Python does compare needs no care: a replaced file has another time of change.
+    """
+    found = []
+    for cached in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+        with contextlib.suppress(OSError), open(cached, "rb") as file:
+            header = file.read(16)
+            unchecked = int.from_bytes(header[4:8], "little") & _HASHED == _UNCHECKED
+            if unchecked and header[8:16] != importlib.util.source_hash(content):
+                found.append(cached)
+    return found
+
+
+def _write(path: Path, content: bytes, like: os.stat_result | None) -> None:
+    """Write beside, make it last, put it in place, make that last."""
+    temporary = path.with_name(f".{path.name}.gaudi-cookbook-{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            if like is not None:
+                os.fchmod(descriptor, like.st_mode & 0o7777)
+                if (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
+                    with contextlib.suppress(PermissionError):
+                        os.fchown(descriptor, like.st_uid, like.st_gid)
+                # Bytecode is told from the source by whole seconds of its time of change.
+                later = max(time.time(), int(like.st_mtime) + 1)
+                os.utime(descriptor, (later, later))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that has no such thing for folders
+            raise
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def _storing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _failed(error, path) from None
+
+
+def _failed(error: OSError, path: Path) -> StorageError:
+    cures = {
+        errno.EROFS: "run it where the packages can be written",
+        errno.EACCES: "run it as the user that owns the packages",
+        errno.EPERM: "run it as the user that owns the packages",
+        errno.ENOSPC: "free some space and run it again",
+        errno.EDQUOT: "free some space and run it again",
+        errno.ENOLCK: "this file system has no locks: run it on a local one",
+    }
+    cure = cures.get(error.errno or 0)
+    return StorageError(f"{path}: {(error.strerror or str(error)).lower()}{f': {cure}' if cure else ''}")
