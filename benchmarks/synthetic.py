@@ -33,7 +33,7 @@ def write_recipe(root: Path, number: int) -> Path:
 
 def repository(folder: Path, recipes: int) -> Path:
     """A repository with this one's code and site, and so many recipes instead of its own."""
-    for name in ("schema", "theme", "site"):
+    for name in ("schema", "theme", "site", "fixes"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("mkdocs.yml", "build_site.py"):
         shutil.copy2(ROOT / name, folder / name)

@@ -10,7 +10,7 @@ from schema.models import Recipe
 
 DIRECTIVES: dict[str, str] = {
     "configuration": "",
-    "fixes": "",
+    "fixes": "fixes",
     "checks": "checks",
     "measurements": "measurements",
     "client": "",
@@ -36,6 +36,14 @@ class Part:
     directive: str | None = None
 
 
+def goes_unseen(recipe: Recipe, directive: str) -> bool:
+    """Whether a recipe has something that only this part shows.  Fixes count once their profile is in the repository."""
+    field = DIRECTIVES[directive]
+    if directive == "fixes" and recipe.fixes and f"fixes/profiles/{recipe.fixes.profile}.json" in recipe.pending:
+        return False
+    return bool(field and getattr(recipe, field))
+
+
 def split(guide: str) -> Iterator[Part]:
     """The parts of a guide, in order."""
     end = 0
@@ -51,12 +59,12 @@ def split(guide: str) -> Iterator[Part]:
 def default_guide(recipe: Recipe) -> str:
     """The guide of a recipe that brings none: every part that it has data for, each under a heading."""
     parts = [("Configuration", ["configuration"]), ("Ask the server", ["client"])]
-    parts.append(("Checks", ["checks"] if recipe.checks else []))
-    parts.append(("Measurements", ["measurements"] if recipe.measurements else []))
+    parts.append(("Required fixes", ["fixes"] if goes_unseen(recipe, "fixes") else []))
+    titles = {"checks": "Checks", "measurements": "Measurements"}
+    parts += [(title, [name] if goes_unseen(recipe, name) else []) for name, title in titles.items()]
     parts.append(("Performance", [f"performance.{table.name}" for table in recipe.performance]))
-    parts.append(("Known issues", ["known_issues"] if recipe.known_issues else []))
-    parts.append(("What not to do", ["avoid"] if recipe.avoid else []))
-    parts.append(("Evidence", ["evidence"] if recipe.evidence else []))
+    titles = {"known_issues": "Known issues", "avoid": "What not to do", "evidence": "Evidence"}
+    parts += [(title, [name] if goes_unseen(recipe, name) else []) for name, title in titles.items()]
     sections = [f"## {title}\n" + "".join(f"\n{{{{ {name} }}}}\n" for name in names) for title, names in parts if names]
     return "\n".join(sections)
 

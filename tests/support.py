@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -235,6 +236,11 @@ class Repository:
         except ProblemsError as error:
             return error.problems
         return []
+
+    def with_fixes(self) -> Repository:
+        """The same, with this repository's own fixes, which the Gaudi recipe names."""
+        shutil.copytree(ROOT / "fixes", self.root / "fixes", ignore=shutil.ignore_patterns("__pycache__"))
+        return self
 
     def all_problems(self) -> list[Problem]:
         """What is wrong with all of it."""

@@ -685,5 +685,7 @@ def test_the_command_writes_a_catalog_that_can_be_read(tmp_path: Path) -> None:
 def test_what_the_engine_does_not_accept_is_an_error_of_the_recipe(repo: Repository, old: str, new: str, said: str) -> None:
     text = (ROOT / "recipes/amd/Kimi-K2.7-Code-MXFP4/recipe.yaml").read_text("utf-8")
     text = changed(re.sub(r"^related: .*\n", "", text, flags=re.MULTILINE), old, new)
-    messages = [str(problem) for problem in repo.problems(text, (ROOT / "recipes" / GAUDI / "guide.md").read_text("utf-8"))]
+    messages = [
+        str(problem) for problem in repo.with_fixes().problems(text, (ROOT / "recipes" / GAUDI / "guide.md").read_text("utf-8"))
+    ]
     assert len(messages) == 1 and said in messages[0], messages

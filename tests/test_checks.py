@@ -185,6 +185,17 @@ def test_a_broken_profile_is_said_of_the_profile(repo: Repository) -> None:
     assert (problem.path, problem.field) == ("fixes/profiles/v1.json", "fixes")
 
 
+def test_an_image_that_the_profile_is_not_for(repo: Repository) -> None:
+    repo.with_fixes()
+    folder = ROOT / "recipes" / GAUDI
+    text = (folder / "recipe.yaml").read_text("utf-8").replace("related: [moonshotai/Kimi-K2.7-Code]\n", "")
+    guide = (folder / "guide.md").read_text("utf-8")
+    assert repo.problems(text, guide, GAUDI) == []
+    [problem] = repo.problems(changed(text, 'commit: "058f107"', 'commit: "b059f9c"'), guide, GAUDI)
+    assert problem.field.endswith("components[0].commit")
+    assert problem.message == "fix profile v0.30.0 is for vllm-gaudi at 058f107, not b059f9c"
+
+
 def test_a_fix_of_the_profile_passes(repo: Repository) -> None:
     repo.write("fixes/profiles/v1.json", '{"name": "v1", "fixes": ["first-fix"]}')
     assert repo.problems(changed(RICH, "fixes/profiles/v1.json, ", "")) == []

@@ -24,7 +24,7 @@ CHEAP = ("--export-shell", GAUDI)
 def copy(tmp_path: Path) -> Path:
     """A copy of the cookbook to change."""
     target = tmp_path / "copy"
-    for folder in ("schema", "recipes"):
+    for folder in ("schema", "recipes", "fixes"):
         shutil.copytree(ROOT / folder, target / folder)
     shutil.copy(ROOT / "build_site.py", target)
     return target

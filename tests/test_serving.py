@@ -62,7 +62,7 @@ class Served:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     root = tmp_path_factory.mktemp("served")
-    for name in ("schema", "theme", "site", "recipes"):
+    for name in ("schema", "theme", "site", "recipes", "fixes"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy2(ROOT / "mkdocs.yml", root)
     with socket.socket() as free:

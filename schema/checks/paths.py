@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from schema.checks.launch import words_of
-from schema.fixes import read_profile
-from schema.models import Recipe, RunItem
+from schema.fixes import Profile, read_profile
+from schema.models import ImageOption, Recipe, RunItem
 from schema.problems import Problem, ProblemsError, did_you_mean
 from schema.source import Loc, Source
 
@@ -72,12 +72,25 @@ def paths(recipe: Recipe, source: Source, folder: Path, root: Path) -> Iterator[
         except ProblemsError as error:
             yield from error.problems
         else:
+            yield from _image(recipe, source, profile)
             for i, fix in enumerate(recipe.fixes.required):
                 if fix.name not in profile.fixes:
                     hint = did_you_mean(fix.name, profile.fixes)
                     yield source.problem(
                         ("fixes", "required", i, "name"), f"profile {profile.name} has no fix {fix.name!r}{hint}"
                     )
+
+
+def _image(recipe: Recipe, source: Source, profile: Profile) -> Iterator[Problem]:
+    """A recipe's images are of the versions and commits that its fix profile is for."""
+    for i, axis in enumerate(recipe.axes):
+        for j, option in enumerate(axis.options):
+            for k, component in enumerate(option.components if isinstance(option, ImageOption) else []):
+                pins = profile.image.get(component.name.casefold().replace("-", "_"), {})
+                commit, pinned = component.commit or "", pins.get("commit", "")
+                if commit and pinned and not (commit.startswith(pinned) or pinned.startswith(commit)):
+                    loc: Loc = ("axes", i, "options", j, "components", k, "commit")
+                    yield source.problem(loc, f"fix profile {profile.name} is for {component.name} at {pinned}, not {commit}")
 
 
 def _is_there(path: Path) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from schema.checks.launch import words_of
 from schema.figures import BrokenTableError, FigureError, Figures, placeholders, prose
-from schema.guide import DIRECTIVES, split, without_code
+from schema.guide import DIRECTIVES, goes_unseen, split, without_code
 from schema.models import ArgItem, Recipe, RunItem
 from schema.problems import Problem
 from schema.source import Loc, Source
@@ -73,7 +73,7 @@ def check_guide(recipe: Recipe, guide: str, name: str, figures: Figures | None =
     for title in _TITLE.finditer(plain):
         yield problem(title.start(), "a heading of the first level is the name of the recipe: begin with ##")
     for directive, field in DIRECTIVES.items():
-        if field and getattr(recipe, field) and directive not in placed:
+        if directive not in placed and goes_unseen(recipe, directive):
             yield problem(len(guide), f"{{{{ {directive} }}}} is missing: the recipe has {field} that would not be shown")
     for table in recipe.performance:
         if f"performance.{table.name}" not in placed:
