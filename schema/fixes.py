@@ -41,6 +41,8 @@ class Fix(_Data):
     symptom: str
     cause: str
     change: str
+    shown: str
+    """What was tried, and what was not."""
     upstream: list[str] = []
     files: list[str] = []
 

@@ -354,7 +354,7 @@ def test_what_a_fix_says_of_itself(name: str) -> None:
     [fix] = catalog.fixes([name])
     assert about["name"] == name
     assert sorted(about["files"]) == sorted(fix.edits)
-    assert all(about[field].endswith(".") for field in ("symptom", "cause", "change"))
+    assert all(about[field].endswith(".") for field in ("symptom", "cause", "change", "shown"))
 
 
 def test_both_profiles_are_whole() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from schema.fixes import Profile, profiles, read_fix
@@ -22,7 +23,10 @@ def pages(root: Path) -> dict[str, str]:
 
 def profile_page(root: Path, profile: Profile) -> str:
     """The page of a fix profile: the image it is for, its fixes in order, each with its cause and what is changed."""
-    lines = [f"# Fix profile {profile.name}", "", profile.summary, ""]
+    lines = [f"# Fix profile {profile.name}", "", f"{profile.summary.rstrip('.')}. In the container:", ""]
+    lines += ["```bash", f'python3 "$COOKBOOK/fixes/apply_all.py" --profile {profile.name}', "```", ""]
+    lines += ["All of the fixes are applied, or none. `--dry-run` shows the changes, `--verify` says whether they are there, and"]
+    lines += ["`--revert` takes them back.", ""]
     if profile.image:
         lines += ["| The image must have | |", "|---|---|"]
         for package, pins in profile.image.items():
@@ -35,7 +39,13 @@ def profile_page(root: Path, profile: Profile) -> str:
     lines += [f"| opt-in | [{name}](#{name}) | {fixes[name].title} |" for name in profile.opt_in]
     for name, fix in fixes.items():
         lines += ["", f"## {name} {{ #{name} }}", "", f"**What goes wrong.** {fix.symptom}", "", f"**Why.** {fix.cause}", ""]
-        lines += [f"**What is changed.** {fix.change}", ""]
+        lines += [f"**What is changed.** {fix.change}", "", f"**What is shown.** {fix.shown}", ""]
         lines += [f"Files: {', '.join(f'`{file}`' for file in fix.files)}", ""] if fix.files else []
-        lines += [f"Upstream: {', '.join(f'<{link}>' for link in fix.upstream)}", ""] if fix.upstream else []
+        lines += [f"Upstream: {', '.join(f'[{_thread(link)}]({link})' for link in fix.upstream)}", ""] if fix.upstream else []
     return "\n".join(lines) + "\n"
+
+
+def _thread(link: str) -> str:
+    """What people call an upstream thread: ``owner/name#number``."""
+    match = re.fullmatch(r"https://github\.com/([^/]+/[^/]+)/(?:issues|pull)/(\d+)", link)
+    return f"{match[1]}#{match[2]}" if match else link
