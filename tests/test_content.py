@@ -99,7 +99,8 @@ def test_the_page_as_markdown_has_every_part() -> None:
 
 PROFILE = """{"name": "v9", "summary": "For one image.", "image": {"vllm": {"commit": "abc1234"}},
  "fixes": ["alpha"], "opt_in": ["beta"]}"""
-FIX = """{"name": "%s", "title": "Title of %s", "symptom": "It breaks.", "cause": "A reason.", "change": "One line.", "shown": "It was read.",
+FIX = """{"name": "%s", "title": "Title of %s", "symptom": "It breaks.", "cause": "A reason.", "change": "One line.",
+ "shown": "It was read.",
  "upstream": ["https://example.org/1"], "files": ["vllm/a.py"]}"""
 
 
