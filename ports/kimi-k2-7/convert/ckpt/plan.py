@@ -1,0 +1,103 @@
+"""What is to be written: files, the tensors in each, and for each stretch of a tensor where its bytes come from."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from ckpt.headers import ITEM_BYTES, Tensor, make_header
+
+Kind = Literal["copy", "scales", "mxfp4", "fp8"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a tensor: ``size`` bytes at byte ``at`` of it.
+
+    ``kind``: ``copy`` takes the bytes of one tensor as they are; ``scales`` makes E8M0 bytes of one; ``mxfp4`` and ``fp8`` make
+    BF16 of a weight and its scales.
+    """
+
+    kind: Kind
+    sources: tuple[Tensor, ...]
+    at: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One tensor to be written."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    pieces: Sequence[Piece]
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return math.prod(self.shape) * ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True)
+class File:
+    """One file to be written; its tensors in the order of their data."""
+
+    name: str
+    targets: Sequence[Target]
+
+    @cached_property
+    def _made(self) -> tuple[bytes, dict[str, int]]:
+        return make_header([(target.name, target.dtype, target.shape) for target in self.targets], {"format": "pt"})
+
+    @property
+    def header(self) -> bytes:
+        """The bytes before the data."""
+        return self._made[0]
+
+    @property
+    def starts(self) -> dict[str, int]:
+        """Where each tensor's first byte is, from the beginning of the file."""
+        return self._made[1]
+
+    @cached_property
+    def size(self) -> int:
+        """Of the whole file, in bytes."""
+        return len(self.header) + sum(target.size for target in self.targets)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checkpoint to be written from another."""
+
+    tool: str
+    files: Sequence[File]
+    config: dict[str, Any]
+    others: Sequence[Path]
+    """Files that are copied as they are, from the source's folder on."""
+    source: Path
+    fingerprint: str
+
+    @property
+    def size(self) -> int:
+        """Of all files with tensors, in bytes."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def tensor_bytes(self) -> int:
+        """Of all tensors."""
+        return sum(target.size for file in self.files for target in file.targets)
+
+    @property
+    def index(self) -> bytes:
+        """The index of the new checkpoint; ``total_size`` is the bytes of all tensors."""
+        placed = {target.name: file.name for file in self.files for target in file.targets}
+        return (
+            json.dumps({"metadata": {"total_size": self.tensor_bytes}, "weight_map": dict(sorted(placed.items()))}, indent=1)
+            + "\n"
+        ).encode()
