@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import crashing
 from apply_all import main
 from fixpack import catalog, editing, image, store, work
 from fixtrees import EXECUTOR, Tree, stand_in, write_version
@@ -422,38 +423,7 @@ STEPS = ("open", "write", "fsync", "replace", "unlink", "mkdir", "rmdir", "fchmo
 
 
 def interrupted(tree: Tree, at: int, action: Callable[[], None], *arguments: str) -> int | None:
-    """Run in a process of its own, with something happening at one step that touches the disk.  None if there is no such step."""
-    child = os.fork()
-    if not child:
-        code = 99
-        try:
-            sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-            count = 0
-
-            def counted(real: Callable[..., Any]) -> Callable[..., Any]:
-                def step(*args: Any, **kwargs: Any) -> Any:
-                    nonlocal count
-                    count += 1
-                    if count == at:
-                        action()
-                    return real(*args, **kwargs)
-
-                return step
-
-            for name in STEPS:
-                setattr(os, name, counted(getattr(os, name)))
-            code = run(tree, *arguments)
-            if count < at:
-                code = 100
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    return None if code == 100 else code
-
-
-def killed() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+    return crashing.interrupted(lambda: run(tree, *arguments), at, action, STEPS)
 
 
 @pytest.mark.parametrize(
@@ -472,7 +442,7 @@ def test_killed_at_every_step(tmp_path: Path, patched: dict[str, bytes], argumen
         at += 1
         tree = Tree(tmp_path / f"site{at}", start.profile)
         shutil.copytree(start.root, tree.root)
-        code = interrupted(tree, at, killed, *arguments)
+        code = interrupted(tree, at, crashing.killed, *arguments)
         if code is None:
             break
         assert code == -signal.SIGKILL
@@ -533,7 +503,7 @@ def test_a_half_applied_tree_of_an_older_pack(tmp_path: Path, patched: dict[str,
         at += 1
         tree = stand_in(tmp_path / f"site{at}")
         monkeypatch.setattr(catalog, "fixes", older)
-        code = interrupted(tree, at, killed)
+        code = interrupted(tree, at, crashing.killed)
         monkeypatch.setattr(catalog, "fixes", real)
         assert run(tree) == 0
         assert tree.contents() == patched
@@ -550,7 +520,7 @@ def test_a_half_applied_tree_of_an_older_pack(tmp_path: Path, patched: dict[str,
         at += 1
         tree = Tree(tmp_path / f"newer{at}", start.profile)
         shutil.copytree(start.root, tree.root)
-        code = interrupted(tree, at, killed)
+        code = interrupted(tree, at, crashing.killed)
         assert run(tree) == 0
         assert tree.contents() == patched
         if code is None:

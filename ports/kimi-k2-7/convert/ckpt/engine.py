@@ -81,7 +81,7 @@ def opened(plan: Plan, folder: Path) -> Iterator[Work]:
 def _reserve_folder(folder: Path) -> None:
     try:
         folder.mkdir(exist_ok=True)
-        foreign = [name for name in os.listdir(folder) if name != LOCK]
+        foreign = [name for name in os.listdir(folder) if name not in (LOCK, f".{RECORD}.partial")]
     except OSError as error:
         raise CheckpointError(f"{folder}: {(error.strerror or str(error)).lower()}") from None
     if foreign and RECORD not in foreign:
