@@ -38,6 +38,7 @@ class Shape:
     rank: int = 64
     vocabulary: int = 64
     scale_dtype: str = "U8"
+    powers: tuple[int, int] = (90, 160)
     extra: tuple[Entry, ...] = field(default=())
 
 
@@ -105,7 +106,7 @@ def write_quark(folder: Path, shape: Shape, *, data: bool = True, seed: int = 0)
                 file.truncate(8 + len(text) + end)
                 continue
             for name, dtype, dims in of_shard:
-                file.write(content(random, name, dtype, dims))
+                file.write(content(random, name, dtype, dims, shape.powers))
     placed = {entry[0]: names[shard] for shard, of_shard in shards.items() for entry in of_shard}
     text_config = {"num_hidden_layers": shape.layers, "n_routed_experts": shape.experts, "first_k_dense_replace": shape.dense}
     write_json(folder / "config.json", {"architectures": ["X"], "text_config": text_config, "quantization_config": QUARK})
@@ -120,11 +121,11 @@ def write_json(file: Path, data: Any) -> None:
     file.write_text(json.dumps(data), encoding="utf-8")
 
 
-def content(random: np.random.Generator, name: str, dtype: str, dims: tuple[int, ...]) -> bytes:
+def content(random: np.random.Generator, name: str, dtype: str, dims: tuple[int, ...], span: tuple[int, int]) -> bytes:
     """Random bytes that are numbers of the dtype."""
     count = math.prod(dims)
     if (name.endswith("weight_scale") and dtype != "F32") or (name.endswith("weight_scale") and len(dims) == 2):
-        powers = random.integers(90, 160, count)
+        powers = random.integers(*span, count)
         if dtype == "F32":
             return np.ldexp(1.0, powers - 127).astype("<f4").tobytes()
         if dtype == "BF16":

@@ -116,7 +116,7 @@ def mxfp4(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
     low, high = values[(codes & 15).long()], values[(codes >> 4).long()]
     numbers = torch.stack([low, high], -1).reshape(codes.shape[0], -1)
-    return (numbers * torch.ldexp(torch.tensor(1.0), scales.long() - 127).repeat_interleave(32, 1)).bfloat16()
+    return (numbers * torch.ldexp(torch.ones(scales.shape), scales.long() - 127).repeat_interleave(32, 1)).bfloat16()
 
 
 def test_every_code_with_every_scale() -> None:

@@ -16,11 +16,12 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from ckpt.channels import fp8_from_mxfp4
 from ckpt.dequantize import LARGEST_SCALE, bf16_from_fp8, bf16_from_mxfp4, scale_bytes
 from ckpt.errors import CheckpointError
 from ckpt.headers import ITEM_BYTES, Tensor
@@ -45,6 +46,8 @@ class Work:
     plan: Plan
     folder: Path
     todo: list[File]
+    rounded: dict[str, int] = field(default_factory=dict)
+    """How many elements of a tensor were not exact, where that is allowed."""
 
     @property
     def bytes_to_write(self) -> int:
@@ -126,7 +129,7 @@ def carry_out(work: Work, jobs: int, report: Report = lambda _: None) -> None:
     check_space(work)
     stopped = threading.Event()
     with ThreadPoolExecutor(max(jobs, 1)) as pool:
-        running = [pool.submit(_write, file, work.folder, report, stopped) for file in work.todo]
+        running = [pool.submit(_write, file, work, report, stopped) for file in work.todo]
         try:
             done, _ = wait(running, return_when=FIRST_EXCEPTION)
             if failed := next((task.exception() for task in done if task.exception()), None):
@@ -148,7 +151,8 @@ class _Stopped(Exception):  # noqa: N818
     """Another thread failed."""
 
 
-def _write(file: File, folder: Path, report: Report, stopped: threading.Event) -> None:
+def _write(file: File, work: Work, report: Report, stopped: threading.Event) -> None:
+    folder = work.folder
     partial = folder / f".{file.name}.partial"
     sources: dict[Path, int] = {}
 
@@ -167,9 +171,14 @@ def _write(file: File, folder: Path, report: Report, stopped: threading.Event) -
                 for piece in target.pieces:
                     if stopped.is_set():
                         raise _Stopped
-                    _MAKERS[piece.kind](
-                        piece, [opened_source(tensor.path) for tensor in piece.sources], descriptor, start + piece.at
-                    )
+                    inputs = [opened_source(tensor.path) for tensor in piece.sources]
+                    if piece.kind == "channels":
+                        rounded = _channels(piece, inputs, descriptor, start + piece.at, file.starts[piece.scales])
+                        if rounded:
+                            work.rounded[target.name] = rounded
+                        report(4 * target.shape[0])
+                    else:
+                        _MAKERS[piece.kind](piece, inputs, descriptor, start + piece.at)
                     report(piece.size)
             os.fdatasync(descriptor)
             os.replace(partial, folder / file.name)
@@ -240,6 +249,28 @@ def _from_fp8(piece: Piece, inputs: list[int], out: int, at: int) -> None:
         with _about(weight, f" (rows from {row})"):
             numbers = bf16_from_fp8(codes, scales[row : row + count])
         _pwrite(out, numbers, at + row * columns * 2)
+
+
+def _channels(piece: Piece, inputs: list[int], out: int, at: int, scales_at: int) -> int:
+    """Rows of a fused MXFP4 weight as FP8, and their scales.  Returns how many elements were rounded."""
+    weight, scale = piece.sources
+    half, groups = weight.shape[-1], scale.shape[-1]
+    rows = piece.size // (2 * half)
+    assert piece.form is not None
+    rounded = 0
+    step = max(1, CHUNK // (half * 2))
+    for row in range(0, rows, step):
+        count = min(step, rows - row)
+        codes = _read(inputs[0], weight, (piece.row + row) * half, count * half).reshape(count, half)
+        with _about(scale):
+            powers = scale_bytes(_read(inputs[1], scale, (piece.row + row) * groups, count * groups), "U8").reshape(count, groups)
+        expert, channel = divmod(piece.row + row, weight.shape[1])
+        with _about(weight, f", expert {expert}"):
+            numbers, scales, inexact = fp8_from_mxfp4(codes, powers, piece.form, channel)
+        rounded += inexact
+        _pwrite(out, numbers, at + row * half * 2)
+        _pwrite(out, scales, scales_at + row * 4)
+    return rounded
 
 
 _MAKERS = {"copy": _copied, "scales": _scales, "mxfp4": _from_mxfp4, "fp8": _from_fp8}

@@ -12,7 +12,15 @@ from typing import Any, Literal
 
 from ckpt.headers import ITEM_BYTES, Tensor, make_header
 
-Kind = Literal["copy", "scales", "mxfp4", "fp8"]
+Kind = Literal["copy", "scales", "mxfp4", "fp8", "channels"]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """An FP8 format with four exponent and three mantissa bits: its largest number, and whether numbers may be rounded to it."""
+
+    largest: int
+    rounds: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +28,17 @@ class Piece:
     """A stretch of a tensor: ``size`` bytes at byte ``at`` of it.
 
     ``kind``: ``copy`` takes the bytes of one tensor as they are; ``scales`` makes E8M0 bytes of one; ``mxfp4`` and ``fp8`` make
-    BF16 of a weight and its scales.
+    BF16 of a weight and its scales; ``channels`` makes FP8 of rows of a fused weight and its scales, from ``row`` on, and the
+    scales of those rows, which begin the tensor ``scales``.
     """
 
     kind: Kind
     sources: tuple[Tensor, ...]
     at: int
     size: int
+    row: int = 0
+    scales: str = ""
+    form: Form | None = None
 
 
 @dataclass(frozen=True, slots=True)

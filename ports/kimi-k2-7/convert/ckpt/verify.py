@@ -6,7 +6,6 @@ The parser is this module's own, and so are the numbers: where the converter loo
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import struct
@@ -128,6 +127,62 @@ def verify(source: Path, made: Path, jobs: int, report: Callable[[int], None] = 
         right.close()
 
 
+def validate_fp8(source: Path, made: Path, jobs: int, report: Callable[[int], None] = lambda _: None) -> None:
+    """Raises :class:`Different` where an FP8 checkpoint is not, number for number, the fused MXFP4 one it was made from."""
+    left, right = Side(source), Side(made)
+    right.drop_cached()
+    try:
+        expected: dict[str, Callable[[], int]] = {}
+        for name, region in left.regions.items():
+            if not (match := re.fullmatch(r"(.*\.mlp\.experts\.)(w13|w2)_weight(_scale)?", name)):
+                expected[name] = lambda name=name: _single(left, right, name)  # type: ignore[misc]
+            elif not match[3]:
+                sides = ("gate", "up") if match[2] == "w13" else ("down",)
+                rows = region.shape[1] // len(sides)
+                for expert in range(region.shape[0]):
+                    for number, side in enumerate(sides):
+                        first = expert * region.shape[1] + number * rows
+                        key = f"{match[1]}{expert}.{side}_proj.weight"
+                        expected[key] = lambda key=key, name=name, first=first, rows=rows: _channels(  # type: ignore[misc]
+                            left, right, name, key, first, rows
+                        )
+        scales = {f"{name}_scale" for name in expected if ".mlp.experts." in name}
+        for name in sorted({*right.regions} - {*expected} - scales):
+            raise Different(f"{right.get(name).file}: {name} comes from nothing in the source")
+        _index(right)
+        with ThreadPoolExecutor(max(jobs, 1)) as pool:
+            for size in pool.map(lambda task: task(), list(expected.values())):
+                report(size)
+    finally:
+        left.close()
+        right.close()
+
+
+def _channels(left: Side, right: Side, fused: str, name: str, first: int, rows: int) -> int:
+    """One expert's matrix: rows of the fused tensor, from ``first`` on."""
+    codes, powers, made, scale = left.get(fused), left.get(f"{fused}_scale"), right.get(name), right.get(f"{name}_scale")
+    half, groups = codes.shape[2], powers.shape[2]
+    if (made.dtype, made.shape, scale.dtype, scale.shape) != ("F8_E4M3", (rows, half * 2), "F32", (rows, 1)):
+        raise Different(f"{made.file}: {name} is {made.dtype} {list(made.shape)} with scales {scale.dtype} {list(scale.shape)}")
+    step = max(1, STRETCH // (16 * half))
+    for row in range(0, rows, step):
+        count = min(step, rows - row)
+        old = left.read(codes, (first + row) * half, count * half).reshape(count, half)
+        exponents = _floats(left.read(powers, (first + row) * groups, count * groups), "U8").reshape(count, groups)
+        new = right.read(made, row * half * 2, count * half * 2).reshape(count, half * 2)
+        factors = _floats(right.read(scale, row * 4, count * 4), "F32")[:, None]
+        wanted, found = _mxfp4(old, exponents), _e4m3(new) * factors
+        same = (wanted == found) & (np.signbit(wanted) == np.signbit(found))
+        if not same.all():
+            at, column = np.argwhere(~same)[0]
+            raise Different(
+                f"{made.file}: {name}, byte {(row + at) * half * 2 + column} of the tensor "
+                f"(channel {row + at}, column {column}): "
+                f"{found[at, column]}, and {fused} has {wanted[at, column]}"
+            )
+    return made.length + scale.length
+
+
 Parts = list[tuple[str, int]]
 """For a fused tensor, the names of what it holds, each with its expert; else the one name, with -1."""
 
@@ -245,12 +300,15 @@ def _mxfp4(codes: npt.NDArray[np.uint8], scales: npt.NDArray[np.float64]) -> npt
 
 def _fp8(codes: npt.NDArray[np.uint8], scales: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """E4M3 times its row's scale, as float32 multiplies."""
+    return np.asarray(_e4m3(codes).astype(np.float32) * scales.astype(np.float32), np.float64)
+
+
+def _e4m3(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
     wide = codes.astype(np.int64)
     exponent, mantissa = wide >> 3 & 15, wide & 7
     size = np.where(exponent == 0, np.ldexp(mantissa / 8, -6), np.ldexp(1 + mantissa / 8, exponent - 7))
-    size = np.where(wide & 127 == 127, np.nan, size)
-    signed: npt.NDArray[np.float32] = np.copysign(size, 0.5 - (wide >> 7)).astype(np.float32)
-    return np.asarray(signed * scales.astype(np.float32), np.float64)
+    signed: npt.NDArray[np.float64] = np.copysign(np.where(wide & 127 == 127, np.nan, size), 0.5 - (wide >> 7))
+    return signed
 
 
 def _rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -260,15 +318,20 @@ def _rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return rounded
 
 
-def _files(left: Side, right: Side) -> None:
-    """The index, the configuration, and every file that is none of tensors."""
+def _index(right: Side) -> None:
+    """The index says where every tensor is."""
     index = right._json("model.safetensors.index.json")
     placed = {name: region.file.name for name, region in right.regions.items()}
     if index.get("weight_map") != placed:
         raise Different(f"{right.folder}: the index does not say where the tensors are")
-    total = sum(math.prod((region.length,)) for region in right.regions.values())
+    total = sum(region.length for region in right.regions.values())
     if index.get("metadata") != {"total_size": total}:
         raise Different(f"{right.folder}: the index says {index.get('metadata')}, and the tensors are {total} bytes")
+
+
+def _files(left: Side, right: Side) -> None:
+    """The index, the configuration, and every file that is none of tensors."""
+    _index(right)
     wanted = {key: value for key, value in left.config.items() if key != "quantization_config"}
     if isinstance(wanted.get("text_config"), dict):
         wanted["text_config"] = {key: value for key, value in wanted["text_config"].items() if key != "quantization_config"}
