@@ -46,7 +46,7 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: setup
+bench: setup $(VENV)/.torch
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-bench.lock
 	$(BIN)/python -m benchmarks
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen
 
 from benchmarks.measuring import Line, cpu_seconds, in_turns, say, surroundings
+from benchmarks.repacking import repacking
 from benchmarks.synthetic import ROOT, peers, repository, write_recipe
 
 PYTHON = sys.executable
@@ -183,6 +184,7 @@ PARTS: dict[str, Callable[[int], Iterator[Line]]] = {
     "check": checking,
     "site": site,
     "growth": growth,
+    "repack": repacking,
 }
 
 

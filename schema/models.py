@@ -673,7 +673,7 @@ class Recipe(Model):
     fixes: Fixes | None = None
     """The fixes that the block applies before it serves."""
     port: Name | None = None
-    """The folder under ``ports/`` that this recipe needs."""
+    """The folder under ``ports/`` that this recipe needs; its ``PORT.md`` says how it was ported."""
     pending: list[RepoPath] = []
     """Paths of this repository that the recipe names and that are still to come."""
     related: list[ModelId] = []

@@ -96,7 +96,7 @@ fixes:
   required:
     - {name: first-fix, because: Nothing works without it.}
 port: small
-pending: [fixes/apply_all.py, fixes/profiles/v1.json, ports/small]
+pending: [fixes/apply_all.py, fixes/profiles/v1.json, ports/small/PORT.md]
 related: [acme/Other]
 links:
   - {title: Model, url: "https://example.org/acme/Small"}

@@ -13,12 +13,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.quarktrees import PREFIX, Shape, write_json, write_quark
 from ckpt import channels, verify
 from ckpt.errors import CheckpointError
 from ckpt.headers import read_header
 from ckpt.plan import Form
 from mxfp4_to_fp8 import main as convert
-from quarktrees import PREFIX, Shape, write_json, write_quark
 from repack_quark_mxfp4 import main as repack
 from test_repack import TINY, contents, mxfp4, poke, tensors
 from validate_fp8 import main as validate

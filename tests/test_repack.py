@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 
 import crashing
+from benchmarks.quarktrees import PREFIX, QUARK, Shape, write_json, write_quark
 from ckpt import dequantize, engine, verify
 from ckpt.errors import CheckpointError
 from ckpt.headers import make_header, read_header
-from quarktrees import PREFIX, QUARK, Shape, write_json, write_quark
 from repack_quark_mxfp4 import main
 from support import ROOT
 

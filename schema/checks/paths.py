@@ -40,7 +40,7 @@ def paths(recipe: Recipe, source: Source, folder: Path, root: Path) -> Iterator[
     if recipe.fixes:
         named.setdefault(f"fixes/profiles/{recipe.fixes.profile}.json", ("fixes", "profile"))
     if recipe.port:
-        named.setdefault(f"ports/{recipe.port}", ("port",))
+        named.setdefault(f"ports/{recipe.port}/PORT.md", ("port",))
     real_root = root.resolve()
     for path, loc in named.items():
         problem = _outside(path, root, real_root)

@@ -71,8 +71,8 @@ _PAIRS, _ROUNDED = _tables()
 def fp8_from_mxfp4(codes: Bytes, powers: Bytes, form: Form, first: int = 0) -> tuple[Bytes, npt.NDArray[np.float32], int]:
     """MXFP4 [N, K/2] with E8M0 scales [N, K/32] as E4M3 [N, K] with a scale a row [N], and how many elements were rounded.
 
-    ``first`` is the number of the first row, for messages.  Raises :class:`CheckpointError` for a channel that is not exact, unless
-    the form allows rounding.
+    ``first`` is the number of the first row, for messages.  Raises :class:`CheckpointError` for a channel that is not exact,
+    unless the form allows rounding.
     """
     rows, half = codes.shape
     grouped = codes.reshape(rows, half * 2 // GROUP, GROUP // 2)

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ckpt.headers import ITEM_BYTES
-
+ITEM_BYTES = {"U8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "BF16": 2, "F32": 4}
 PREFIX = "language_model.model.layers."
 QUARK = {
     "quant_method": "quark",
@@ -118,6 +117,7 @@ def write_quark(folder: Path, shape: Shape, *, data: bool = True, seed: int = 0)
 
 
 def write_json(file: Path, data: Any) -> None:
+    """Write JSON."""
     file.write_text(json.dumps(data), encoding="utf-8")
 
 
