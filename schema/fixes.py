@@ -63,7 +63,23 @@ def read_fix(root: Path, name: str) -> Fix:
 
 
 def _read(root: Path, path: str, kind: type[M]) -> M:
-    text = read_text(root / path, path)
+    """Read once for as long as the file does not change: every recipe of a profile asks for the same few files."""
+    try:
+        status = (root / path).stat()
+    except (OSError, ValueError):
+        return _parsed(read_text(root / path, path), path, kind)  # which says why it can not be read
+    key = (root / path, status.st_mtime_ns, status.st_size)
+    if key not in _KNOWN:
+        _KNOWN[key] = _parsed(read_text(root / path, path), path, kind)
+    found = _KNOWN[key]
+    assert isinstance(found, kind)
+    return found
+
+
+_KNOWN: dict[tuple[Path, int, int], _Data] = {}
+
+
+def _parsed(text: str, path: str, kind: type[M]) -> M:
     try:
         return kind.model_validate(json.loads(text))
     except json.JSONDecodeError as error:

@@ -12,17 +12,25 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
+
+_FORMATTER = HtmlFormatter(nowrap=True)
+
+
+@cache
+def _lexer(language: str) -> Lexer:
+    """Looking one up takes longer than what it then does."""
+    try:
+        return get_lexer_by_name(language or "text", stripall=False, ensurenl=False)
+    except ClassNotFound:
+        return get_lexer_by_name("text", ensurenl=False)
 
 
 def _highlighted(code: str, language: str, _attributes: str) -> str:
     """Highlight a fenced block; an unknown language is shown plain, with the same frame."""
-    try:
-        lexer = get_lexer_by_name(language or "text", stripall=False, ensurenl=False)
-    except ClassNotFound:
-        lexer = get_lexer_by_name("text", ensurenl=False)
-    inner = highlight(code.rstrip("\n"), lexer, HtmlFormatter(nowrap=True))
+    inner = highlight(code.rstrip("\n"), _lexer(language), _FORMATTER)
     return f'<pre><code tabindex="0">{inner.rstrip()}\n</code></pre>'
 
 
