@@ -55,7 +55,7 @@ schema: setup
 
 lock: setup
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile pyproject.toml --group dev --generate-hashes --universal --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --python-version 3.10 --group dev --generate-hashes --universal --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
 
 clean:
 	rm -rf _site .cookbook-cache $(VENV)

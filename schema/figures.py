@@ -55,6 +55,8 @@ class TableColumn:
     derived: bool
     cells: list[str]
     numbers: list[Cell]
+    mixed: bool = False
+    """Whether it is computed from arms that ran on different numbers of cards."""
 
 
 @dataclass(frozen=True)
@@ -261,6 +263,7 @@ class Figures:
                     True,
                     [figure(cell) for cell in numbers],
                     numbers,
+                    any(source.mixed for source in sources) or len({cards_of(self.recipe, source.arm) for source in sources}) > 1,
                 )
             )
         return Table(table.name, table.title, table.method, table.measured_as, table.rows.title, rows, columns, table.charts)
@@ -289,9 +292,11 @@ class Figures:
         present = [cell for cell in cells if cell is not None]
         if len(present) != len(cells):
             return None
-        first = present[0][0] * factor, present[0][1] * factor
+        terms = [(low * factor, high * factor) for low, high in present]
+        if derived.compute == "ratio":
+            terms[1:] = present[1:]
         try:
-            return _round(self._compute(derived, first, present[1:], sources[0]), derived.digits)
+            return _round(self._compute(derived, terms[0], terms[1:], sources[0]), derived.digits)
         except FigureError as error:
             raise FigureError(f"column {derived.name}, row {row + 1}: {error}") from None
 
@@ -303,6 +308,8 @@ class Figures:
         if derived.compute == "sum":
             return sum((cell[0] for cell in rest), first[0]), sum((cell[1] for cell in rest), first[1])
         if derived.compute == "per_card":
+            if source.mixed:
+                raise FigureError(f"column {source.name} is of arms with different numbers of cards")
             cards = cards_of(self.recipe, source.arm)
             if cards is None:
                 raise FigureError(f"the evidence does not say how many cards arm {source.arm} ran on")

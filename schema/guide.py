@@ -47,7 +47,7 @@ def goes_unseen(recipe: Recipe, directive: str) -> bool:
 def split(guide: str) -> Iterator[Part]:
     """The parts of a guide, in order."""
     end = 0
-    for match in _DIRECTIVE.finditer(guide):
+    for match in _DIRECTIVE.finditer(without_code(guide)[0] if "```" in guide or "~~~" in guide else guide):
         if match.start() > end:
             yield Part(end, guide[end : match.start()])
         yield Part(match.start(), match[0], match[1])

@@ -70,11 +70,18 @@ def misplaced(root: Path, files: Iterable[Path]) -> Iterator[Problem]:
         identity = f"{file.parent.parent.name}/{file.parent.name}"
         if (other := seen.setdefault(identity.casefold(), identity)) != identity:
             yield Problem(shown(file, root), 1, 1, "", f"{other} has this id but for its case: give it another")
-    for folder, _, names in os.walk(root / "recipes"):
+    closed: list[OSError] = []
+    for folder, _, names in os.walk(root / "recipes", onerror=closed.append):
         for name in names:
             file = Path(folder, name)
-            if name.casefold() in ("recipe.yaml", "recipe.yml") and file not in known:
-                yield Problem(shown(file, root), 1, 1, "", "is not read here: a recipe is recipes/OWNER/NAME/recipe.yaml")
+            if name.casefold() not in ("recipe.yaml", "recipe.yml") or file in known:
+                continue
+            what = "is not read here: a recipe is recipes/OWNER/NAME/recipe.yaml"
+            if file.is_symlink() and not file.exists():
+                what = "is a symbolic link that leads nowhere"
+            yield Problem(shown(file, root), 1, 1, "", what)
+    for error in closed:
+        yield Problem(shown(Path(error.filename), root), 1, 1, "", f"can not be read: {(error.strerror or str(error)).lower()}")
 
 
 def load_all(root: Path = ROOT, files: Iterable[Path] | None = None) -> list[LoadedRecipe]:
@@ -97,7 +104,10 @@ def load_all(root: Path = ROOT, files: Iterable[Path] | None = None) -> list[Loa
 
 def load(file: Path, root: Path = ROOT) -> LoadedRecipe:
     """Load one ``recipe.yaml`` and the ``guide.md`` beside it.  Raises :class:`ProblemsError` with all that is wrong."""
-    source = read_yaml(file, shown(file, root))
+    name = shown(file, root)
+    if name != str(file) and not file.resolve().is_relative_to(root.resolve()):
+        raise ProblemsError([Problem(name, 1, 1, "", "is reached by a link that leads out of this repository")])
+    source = read_yaml(file, name)
     file = Path(os.path.abspath(file))  # noqa: PTH100  # resolve() would follow links, absolute() keeps ".."
     recipe = validate(source)
     folder = file.parent

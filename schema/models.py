@@ -81,6 +81,11 @@ Name: TypeAlias = Annotated[
     str, _text(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "a name of letters, digits, dots, dashes and underscores, up to 64")
 ]
 """A name that stands in URLs and on command lines."""
+AxisName: TypeAlias = Annotated[
+    str,
+    _text(r"^[A-Za-z][A-Za-z0-9._-]{0,63}$", "a name of letters, digits, dots, dashes and underscores that begins with a letter"),
+]
+"""A name that stands in URLs and on command lines, and is no number: programs may order numbers before other names."""
 Key: TypeAlias = Annotated[
     str, _text(r"^[a-z][a-z0-9_]{0,63}$", "a name of small letters, digits and underscores that begins with a letter")
 ]
@@ -323,7 +328,7 @@ class AxisDefault(Model):
 
 
 class _Axis(_Offered):
-    name: Name
+    name: AxisName
     """The name used in ``when``, in URLs and in ``--set``."""
     title: Text
     """What the reader sees."""

@@ -35,6 +35,7 @@ class Engine:
     container: str
     port: int
     facts: dict[str, list[str]]
+    spreads_over: list[str]
     switches: dict[str, list[str]] = field(default_factory=dict)
     needs: dict[str, list[str]] = field(default_factory=dict)
 

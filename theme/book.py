@@ -39,6 +39,8 @@ class Entry:
     card: Card
     order: int
     related: list[str]
+    named: dict[str, bool]
+    """Files of the repository that the recipe names outside ``fixes/`` and ``ports/``, and whether each was there."""
     pins: dict[str, str]
     """What the images pin, as ``"vLLM commit"`` to the commit, for hand-written pages."""
 
@@ -76,8 +78,9 @@ def _entry(file: Path, root: Path, code: str, around: str, identities: Container
     made_from = (code, around, _stamp(file), _stamp(file.with_name("guide.md")))
     last = _LAST.get(file)
     entry = last[1] if last and last[0] == made_from else _kept_or_made(file, root, code, around)
-    # Whether a related recipe exists is the one check that looks at other recipes.
-    if not all(identity in identities for identity in entry.related):
+    # What a recipe names elsewhere is looked at again, whatever was kept.
+    there = all((root / path).exists() == was for path, was in entry.named.items())
+    if not there or not all(identity in identities for identity in entry.related):
         entry = _made(file, root)
     _LAST[file] = made_from, entry
     return entry
@@ -114,8 +117,14 @@ def _made(file: Path, root: Path) -> Entry:
         card=card(loaded),
         order=loaded.recipe.order,
         related=loaded.recipe.related,
+        named={path: (root / path).exists() for path in _named(loaded.recipe)},
         pins=_pins(loaded.recipe),
     )
+
+
+def _named(recipe: Recipe) -> list[str]:
+    records = [evidence.source for evidence in recipe.evidence if evidence.status == "measured" and not evidence.source_url]
+    return [*records, *(link.path for link in recipe.links if link.path)]
 
 
 def _pins(recipe: Recipe) -> dict[str, str]:

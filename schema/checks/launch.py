@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -122,19 +123,24 @@ def _item(line: _Line, engine_name: str, declared: set[str], loc: Loc, source: S
         elif isinstance(item, ServeItem) and first != engine.program:
             yield source.problem((*loc, field, 0), f"must be {engine.program}, the program of {engine_name}")
     if isinstance(item, ServeItem):
+        if item.serve[1:2] != ["serve"]:
+            yield source.problem((*loc, "serve"), f"must begin with {engine.program}, serve")
         for place, word in line.words:
             if _begins_with_a_dash(word):
                 yield source.problem((*loc, *place), "is a flag: give it as an arg item of its own")
     if isinstance(item, ArgItem):
+        if item.arg.startswith("--") and "_" in item.arg:
+            yield source.problem(
+                (*loc, "arg"), f"write {item.arg.replace('_', '-')}: one spelling, so that it is known for what it is"
+            )
         if item.value is not None and item.values is not None:
             yield source.problem((*loc, "values"), "stands beside value: use one of them")
         if item.equals and item.value is None:
             yield source.problem((*loc, "equals"), "needs a value")
         for place, word in line.words:
             if not item.equals and _begins_with_a_dash(word):
-                yield source.problem(
-                    (*loc, *place), f"begins with a dash and would be read as a flag: add equals: true to print {item.arg}=…"
-                )
+                cure = "it can not stand in values" if item.values else f"add equals: true to print {item.arg}=…"
+                yield source.problem((*loc, *place), f"begins with a dash and would be read as a flag: {cure}")
 
 
 def _begins_with_a_dash(word: Sequence[Piece]) -> bool:
@@ -167,6 +173,7 @@ def _block(recipe: Recipe, lines: Sequence[_Line], held: Sequence[int]) -> Itera
     declared = {requirement.variable for requirement in recipe.requires}
     variables: set[str] = set()
     flags: dict[str, int] = {}
+    facts: dict[str, str] = {}
     serves = 0
     for i in held:
         item = recipe.launch[i]
@@ -187,9 +194,13 @@ def _block(recipe: Recipe, lines: Sequence[_Line], held: Sequence[int]) -> Itera
             if serves == 2:
                 yield loc, "is a second serve command"
         elif isinstance(item, ArgItem):
-            if item.arg in flags and not item.repeat:
-                yield (*loc, "arg"), f"{item.arg} stands twice: add repeat: true if each time adds to it"
+            same = facts.get(engine.fact_of_flag.get(item.arg, ""), item.arg)
+            if (item.arg in flags or same != item.arg) and not item.repeat:
+                other = "" if same == item.arg else f", as {same}"
+                yield (*loc, "arg"), f"{item.arg} stands twice{other}: add repeat: true if each time adds to it"
             flags.setdefault(item.arg, i)
+            if fact := engine.fact_of_flag.get(item.arg):
+                facts.setdefault(fact, item.arg)
     if not serves:
         yield ("launch",), "has no serve command"
     for flag, needed in engine.needs.items():
@@ -211,8 +222,8 @@ def _capacity(recipe: Recipe, lines: Sequence[_Line], held: Sequence[int], selec
     def at(fact: str) -> Loc:
         return ("launch", next((flags[flag] for flag in engine.facts[fact] if flag in flags), 0), "value")
 
-    counts = {}
-    for fact in ("tensor_parallel", "data_parallel", "context_tokens", "concurrency", "port"):
+    counts: dict[str, int] = {}
+    for fact in ("tensor_parallel", "pipeline_parallel", "data_parallel", "context_tokens", "concurrency", "port"):
         if fact in facts:
             if not (facts[fact].isascii() and facts[fact].isdecimal()) or not 0 < len(facts[fact]) < 10 or int(facts[fact]) == 0:
                 yield at(fact), f"must be a whole number from 1, not {facts[fact]!r}"
@@ -225,8 +236,10 @@ def _capacity(recipe: Recipe, lines: Sequence[_Line], held: Sequence[int], selec
         for o in axis.options
         if selection.get(axis.name) == o.name
     )
-    if cards and counts.get("tensor_parallel", 1) > cards:
-        yield at("tensor_parallel"), f"tensor parallel over {counts['tensor_parallel']} cards, and there are {cards}"
+    taken = [(fact, counts[fact]) for fact in engine.spreads_over if counts.get(fact, 1) > 1]
+    if cards and math.prod(count for _, count in taken) > cards:
+        sizes = " × ".join(f"{fact.replace('_', ' ')} {count}" for fact, count in taken)
+        yield at(taken[0][0]), f"{sizes} takes {math.prod(count for _, count in taken)} cards, and there are {cards}"
     if counts.get("context_tokens", 1) > recipe.model.context_tokens:
         yield at("context_tokens"), f"more than the {recipe.model.context_tokens:,} tokens the model was made for"
     if counts.get("port", 1) > 65535:
@@ -259,6 +272,8 @@ def _model(recipe: Recipe, lines: Sequence[_Line], held: Sequence[int], selectio
         ),
         None,
     )
+    for loc, _ in named[1:]:
+        yield loc, "is a second model"
     loc, word = named[0]
     text = word[0] if len(word) == 1 and isinstance(word[0], str) else ""
     # A path on the node, or a variable, says nothing of what lies there.

@@ -15,14 +15,14 @@ from schema.problems import Problem
 from schema.source import Loc, Source
 
 _UNCLOSED = re.compile(r"(?<!\\)\{\{(?![^{}\n]*\}\})")
-_IMAGE = re.compile(r"!\[[^\]\n]*\][(\[]")
+_IMAGE = re.compile(r"!\[[^\]]*\](?:[(\[]|(?![(\[]))")
+_HTML = re.compile(r"<(?!https?:|mailto:)(?:[A-Za-z/][^<>]*|!--)")
 _TELLING = re.compile(r"\{\{|!\[|`--|\]\(")
 """What a text holds if there is anything to check in it."""
 _NO_IMAGES = "an image: pages load nothing from elsewhere, so say it in words or draw it as a chart"
-_LINK = re.compile(
-    r"\]\(<?(?!<?(?:https?://|mailto:|#))([^)\s>]*)|^ {0,3}\[[^\]\n]+\]: *<?(?!<?(?:https?://|mailto:|#))([^\s>]+)", re.MULTILINE
-)
-_TITLE = re.compile(r"^ {0,3}#(?=[ \t]|$)|^ {0,3}=+[ \t]*$", re.MULTILINE)
+_LINK = re.compile(r"\]\(<?(?!<?(?:https?://|mailto:|#))([^)\s>]*)")
+_DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:", re.MULTILINE)
+_TITLE = re.compile(r"^ {0,3}(?:> {0,3})*(?:[-*+] +|\d+[.)] +)?#(?=[ \t]|$)|^ {0,3}=+[ \t]*$", re.MULTILINE)
 _FLAG_IN_CODE = re.compile(r"`(--[A-Za-z][\w-]*)")
 
 
@@ -34,12 +34,19 @@ def check_guide(recipe: Recipe, guide: str, name: str, figures: Figures | None =
         line_start = guide.rfind("\n", 0, offset) + 1
         return Problem(name, guide.count("\n", 0, offset) + 1, offset - line_start + 1, "", message)
 
+    plain, unclosed_fence = without_code(guide)
+    if unclosed_fence is not None:
+        yield problem(unclosed_fence, "this code block is never closed: end it with the same fence")
+        return
     placed: set[str] = set()
     for part in split(guide):
         if part.directive is None:
             for offset, expression in placeholders(part.text):
                 if expression in DIRECTIVES or (expression.startswith("performance.") and expression.count(".") == 1):
-                    yield problem(part.offset + offset, f"{{{{ {expression} }}}} must stand on a line of its own, not indented")
+                    at = part.offset + offset
+                    inside = plain[at] != "{"
+                    what = "stands in code, where no part is drawn" if inside else "must stand on a line of its own, not indented"
+                    yield problem(at, f"{{{{ {expression} }}}} {what}")
                     placed.add(expression)
                     continue
                 try:
@@ -63,15 +70,16 @@ def check_guide(recipe: Recipe, guide: str, name: str, figures: Figures | None =
             yield problem(part.offset, f"{{{{ {part.directive} }}}}: {error}")
     for flag, offset in _misspelt_flags(recipe, guide):
         yield problem(offset, flag)
-    plain, unclosed_fence = without_code(guide)
-    if unclosed_fence is not None:
-        yield problem(unclosed_fence, "this code block is never closed: end it with the same fence")
     for image in _IMAGE.finditer(plain):
         yield problem(image.start(), _NO_IMAGES)
     for link in _LINK.finditer(plain):
         yield problem(link.start(), _link(link))
     for title in _TITLE.finditer(plain):
         yield problem(title.start(), "a heading of the first level is the name of the recipe: begin with ##")
+    for definition in _DEFINITION.finditer(plain):
+        yield problem(definition.start(), "an address for links elsewhere: write it where the link stands, as [text](https://…)")
+    for tag in _HTML.finditer(plain):
+        yield problem(tag.start(), f"{tag[0][:20]} is shown as it stands: raw HTML is not used, and code goes into backticks")
     for directive, field in DIRECTIVES.items():
         if directive not in placed and goes_unseen(recipe, directive):
             yield problem(len(guide), f"{{{{ {directive} }}}} is missing: the recipe has {field} that would not be shown")
@@ -114,7 +122,7 @@ def texts(recipe: Recipe, source: Source, figures: Figures) -> Iterator[Problem]
 
 
 def _link(link: re.Match[str]) -> str:
-    return f"a link to {link[1] or link[2] or 'nothing'}: only https://… and # lead from the page and from its Markdown alike"
+    return f"a link to {link[1] or 'nothing'}: only https://… and # lead from the page and from its Markdown alike"
 
 
 def _misspelt_flags(recipe: Recipe, text: str) -> Iterator[tuple[str, int]]:
