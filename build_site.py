@@ -44,6 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
     if sys.version_info < (3, 10):  # noqa: UP036 - whoever runs an older one is to be told
         sys.stderr.write("build_site.py: Python 3.10 or later is needed\n")
         return 1
+    if ROOT not in map(os.path.abspath, sys.path):
+        sys.path.insert(0, ROOT)  # Python was told not to look beside the program
     if sys.stdout is None:
         sys.stderr.write("build_site.py: standard output is closed\n") if sys.stderr else None
         return 1

@@ -197,7 +197,7 @@ class Figures:
             if share:
                 if result.passed is None or result.of is None:
                     raise FigureError(f"check {name} has no passed and of for arm {part}")
-                cell = _round((Decimal(result.passed) / result.of,) * 2, 3)
+                cell = (share_of(result.passed, result.of),) * 2
             else:
                 cell = interval(result.value)
         elif kind == "measurements":
@@ -315,6 +315,14 @@ class Figures:
                 raise FigureError(f"the evidence does not say how many cards arm {source.arm} ran on")
             return first[0] / cards, first[1] / cards
         return first
+
+
+def share_of(passed: int, of: int) -> Decimal:
+    """A share to three digits.  One that is not whole is never 1.000, and one that is something is never 0.000."""
+    share = (Decimal(passed) / of).quantize(Decimal("0.001"))
+    if share == 1 and passed < of:
+        return Decimal("0.999")
+    return Decimal("0.001") if share == 0 and passed else share
 
 
 def placeholders(text: str) -> Iterator[tuple[int, str]]:

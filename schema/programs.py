@@ -99,6 +99,10 @@ def _origin(file: str) -> tuple[Any, ...] | None:
             return None
         with open(file, "rb") as opened:
             content = opened.read()
+        guide = os.path.join(os.path.dirname(file), "guide.md")
+        if os.path.lexists(guide):
+            with open(guide, "rb") as opened:
+                content += b"\0" + opened.read(1_000_001)
         return sys.version, os.path.abspath(file), content, cache.stamps(os.path.join(ROOT, "schema"))
     except OSError:
         return None

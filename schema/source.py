@@ -376,7 +376,7 @@ class _Builder:
             if number := _NUMBER.fullmatch(value):
                 if len(value) <= _MAX_DIGITS or sum(map(str.isdigit, value)) <= _MAX_DIGITS:
                     return Decimal(value) if number[1] else int(value)
-                self._add(event, f"{_short(value)} has more than {_MAX_DIGITS} digits: quote it")
+                self._add(event, f"{_short(value)} has more than {_MAX_DIGITS} digits: write fewer, or quote it if it is text")
             elif _NUMBER_TO_SOME.fullmatch(value):
                 self._add(event, f"{_short(value)} may be read as a number: quote it, or write it in plain digits")
         elif len(value) <= 5 and (message := _SPECIAL.get(value.lower())):

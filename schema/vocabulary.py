@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, get_origin, get_type_hints
 
-from schema.problems import Problem, ProblemsError
+from schema.problems import Problem, ProblemsError, did_you_mean
 from schema.source import read_yaml
 
 FOLDER = Path(__file__).parent / "vocabulary"
@@ -73,11 +73,34 @@ def _entries(kind: type[T], file: str) -> dict[str, T]:
         raise ProblemsError([source.problem((), "must be a mapping of names to entries")])
     entries = {}
     for name, fields in source.data.items():
+        what = f"is no {kind.__name__.lower()} entry"
+        if not isinstance(fields, dict):
+            raise ProblemsError([source.problem((name,), f"{what}: must be a mapping of keys to values")])
+        kinds = get_type_hints(kind)
+        for key, value in fields.items():
+            if key not in kinds:
+                raise ProblemsError([source.problem((name, key), f"{what}: unknown key{did_you_mean(key, kinds)}")])
+            if not _fits(value, kinds[key]):
+                wanted = getattr(kinds[key], "__name__", "") if kinds[key] in (str, int) else str(kinds[key])
+                raise ProblemsError([source.problem((name, key), f"{what}: must be {_IN_WORDS.get(wanted, wanted)}")])
         try:
             entries[name] = kind(**fields)
         except TypeError as error:
-            raise ProblemsError([source.problem((name,), f"is not a {kind.__name__.lower()} entry: {error}")]) from None
+            raise ProblemsError([source.problem((name,), f"{what}: {str(error).partition(') ')[2]}")]) from None
     return entries
+
+
+_IN_WORDS = {
+    "str": "text", "int": "a whole number", "list[str]": "a list of texts", "dict[str, list[str]]": "lists of texts by name",
+}  # fmt: skip
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if kind in (str, int):
+        return type(value) is kind
+    if get_origin(kind) is list:
+        return isinstance(value, list) and all(_fits(item, str) for item in value)
+    return isinstance(value, dict) and all(_fits(item, list[str]) for item in value.values())
 
 
 @cache

@@ -477,6 +477,41 @@ def entries(root: Path) -> list[Path]:
     return sorted((root / ".cookbook-cache/programs").iterdir())
 
 
+def test_a_changed_guide_is_read_anew(copy: Path) -> None:
+    succeeds(*CHEAP, root=copy)
+    with (copy / "recipes" / GAUDI / "guide.md").open("a", encoding="utf-8") as guide:
+        guide.write("{{ nope }}\n")
+    assert "{{ nope }}: 'nope' is not of the form" in fails(1, *CHEAP, root=copy)
+
+
+def test_no_recipes_at_all(copy: Path) -> None:
+    shutil.rmtree(copy / "recipes")
+    assert (
+        "recipes:1:1: can not be read: no such file or directory"
+        in run("--check", root=copy).stderr + run("--check", root=copy).stdout
+    )
+
+
+def test_without_the_folder_on_the_path(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "build_site.py", *CHEAP],
+        env={**os.environ, "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, block(GAUDI))
+
+
+def test_a_recipe_by_a_link_out_of_the_repository(copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("token: abc\n")
+    (copy / "recipes/l/m").mkdir(parents=True)
+    (copy / "recipes/l/m/recipe.yaml").symlink_to(tmp_path / "secret")
+    done = run("--check", root=copy)
+    assert done.returncode == 1 and "recipes/l/m/recipe.yaml:1:1: is reached by a link that leads out" in done.stdout
+    assert "abc" not in done.stdout
+
+
 def test_a_changed_recipe_is_read_anew(copy: Path) -> None:
     file = copy / "recipes" / GAUDI / "recipe.yaml"
     assert succeeds(*CHEAP, root=copy) == block(GAUDI)

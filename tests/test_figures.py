@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from schema.block import argv, selections
 from schema.export import SCHEMA_FILE, json_schema, schema_problems
 from schema.facts import badge, configuration, launch_facts, memory_gb, port, served_name, weights_gb
-from schema.figures import FigureError, Figures, cards_of, figure, number
+from schema.figures import FigureError, Figures, cards_of, figure, number, share_of
 from schema.loading import LoadedRecipe, load
 from schema.models import HardwareOption
 from schema.selecting import resolve
@@ -374,3 +374,25 @@ def test_another_json_schema_is_a_problem(repo: Repository) -> None:
 def test_figures_of_a_recipe_are_made_once() -> None:
     figures = Figures(loaded(GAUDI).recipe)
     assert figures.table("decode") is figures.table("decode")
+
+
+def test_every_term_is_taken_times_its_row(repo: Repository) -> None:
+    text = changed(RICH, "compute: ratio, of: [fast, slow]}", "compute: sum, of: [fast, fast], times_rows: true}")
+    assert repo.load(text).figures.table("speed").column("gain").cells == ["20.00", "80.00 to 84.00"]
+
+
+def test_cards_of_a_mixed_column_are_none(repo: Repository) -> None:
+    text = changed(
+        RICH,
+        "compute: ratio, of: [fast, slow]}",
+        "compute: sum, of: [fast, slow]}\n      - {name: each, title: E, compute: per_card, of: [gain]}",
+    )
+    [problem] = repo.problems(text)
+    assert "column gain is of arms with different numbers of cards" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("passed", "of", "share"), [(4999, 5000, "0.999"), (5000, 5000, "1.000"), (1, 5000, "0.001"), (0, 9, "0.000")]
+)
+def test_a_share_is_whole_only_if_all_passed(passed: int, of: int, share: str) -> None:
+    assert str(share_of(passed, of)) == share

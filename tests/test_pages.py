@@ -128,9 +128,13 @@ def test_an_address_with_nonsense_shows_the_default(address: str, page: Page) ->
     assert block(page) == default
     status = page.locator("[data-cb=status]")
     assert "not offered" in status.inner_text()
-    assert status.inner_text().startswith("hardware=TOASTER, quantization=<script> is no choice of this recipe.")
+    assert status.inner_text().startswith("__proto__, hardware=TOASTER, quantization=<script> is no choice of this recipe.")
     page.locator('input[value="B300"]').check(force=True)
     assert "TOASTER" not in status.inner_text()
+    chosen = page.url.partition("?")[2]
+    page.goto(f"{address}{SGLANG}?{chosen.replace('hardware=B300', 'HARDWARE=b300')}&hardwar=H200&utm_source=x")
+    assert "--tp 8" in block(page) and "tokenspeed_mla" in block(page)
+    assert status.inner_text() == "hardwar is no choice of this recipe."
 
 
 def test_a_choice_that_is_not_offered_says_why_and_is_not_taken(address: str, page: Page) -> None:

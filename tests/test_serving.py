@@ -140,9 +140,9 @@ def test_a_new_recipe_appears(served: Served) -> None:
             "schema/vocabulary/statuses.yaml",
             "  title: Measured",
             "  titel: Measured",
-            "schema/vocabulary/statuses.yaml:2:1: measured",
+            "schema/vocabulary/statuses.yaml:3:3: measured.titel: is no status entry: unknown key",
         ),
-        ("theme/overrides/main.html", "{% extends", "{% if %}{% extends", "TemplateSyntaxError"),
+        ("theme/overrides/main.html", "{% extends", "{% if %}{% extends", "overrides/main.html:2:1: "),
         ("site/index.md", "# Recipes", "\x00 # Recipes", "site/index.md:"),
     ],
     ids=["vocabulary", "frame", "page"],
@@ -153,3 +153,34 @@ def test_a_mistake_elsewhere_is_shown_and_goes_with_its_cure(served: Served, fil
     served.edit(file, new, old)
     assert served.gone("evidence/", shown)
     assert served.shows("", "Find the model and the hardware")
+
+
+@pytest.mark.xdist_group("serving")
+def test_what_mkdocs_says_is_shown(served: Served) -> None:
+    served.edit("site/evidence.md", "# Evidence", "# Evidence\n\n[a link](nowhere.md)")
+    assert served.shows("", "nowhere.md")
+    served.edit("site/evidence.md", "\n\n[a link](nowhere.md)", "")
+    assert served.shows("", "Find the model and the hardware")
+
+
+@pytest.mark.xdist_group("serving")
+def test_a_name_that_no_file_has(served: Served) -> None:
+    assert served.shows("recipes/%00/", "no file has this name")
+
+
+def test_a_port_that_is_taken_is_one_line() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = subprocess.run(
+            [sys.executable, "-m", "mkdocs", "serve", "-a", address],
+            cwd=ROOT,
+            env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 1
+    assert f"{address}: address already in use: choose another, as mkdocs serve -a 127.0.0.1:8001" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr

@@ -42,6 +42,11 @@ class Card:
     fits: list[Fit]
 
     @property
+    def words(self) -> str:
+        """What a word typed into the finder is looked for in."""
+        return " ".join([self.identity, self.engine_title, *self.hardware, *self.precisions])
+
+    @property
     def fits_json(self) -> str:
         """The fits for the finder's script."""
         return json.dumps([[fit.hardware, fit.precision, fit.need_gb] for fit in self.fits], separators=(",", ":"))

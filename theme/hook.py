@@ -10,6 +10,7 @@ import html
 import json
 import logging
 import re
+import socket
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +22,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # mkdocs runs hooks without the configuration's folder on the path
 
 import jinja2  # noqa: E402
-from jinja2 import TemplateError, TemplateSyntaxError  # noqa: E402
+from jinja2 import TemplateError  # noqa: E402
 from mkdocs.exceptions import PluginError  # noqa: E402
 from mkdocs.plugins import event_priority  # noqa: E402
 from mkdocs.structure.files import File, InclusionLevel  # noqa: E402
@@ -33,7 +34,7 @@ from theme import markdown, packs, reference  # noqa: E402
 from theme.book import Entry, read_book, unknown_recipe  # noqa: E402
 from theme.finder import finder, llms_txt, recipes_json  # noqa: E402
 from theme.serving import OnDemand  # noqa: E402
-from theme.templating import Compiled  # noqa: E402
+from theme.templating import Compiled, template_place  # noqa: E402
 from theme.writing import ABOUT, BODY, TITLE, Frame, write_folder  # noqa: E402
 
 if TYPE_CHECKING:
@@ -97,10 +98,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         pages = packs.pages(_Build.root)
     except ProblemsError as error:
         problems += dict.fromkeys(map(str, error.problems))
-    except TemplateSyntaxError as error:
-        problems += [f"{error.filename}:{error.lineno}:1: {error.message}"]
     except TemplateError as error:
-        problems += [f"theme/templates: {error}"]
+        problems += [template_place(error) or str(error)]
     if problems and not (_Build.serving and _Build.entries):
         raise PluginError("\n".join(["the pages can not be made:", *problems]))
     if problems:
@@ -175,8 +174,13 @@ def on_post_template(output_content: str, template_name: str, config: MkDocsConf
 
 
 def on_env(env: jinja2.Environment, **_: Any) -> jinja2.Environment:
-    """Keep the theme's compiled templates, which are the same from build to build."""
+    """Keep the theme's compiled templates, which are the same from build to build; and say where one is wrong."""
     env.bytecode_cache = Compiled(_Build.root)
+    for name in ("main.html", "404.html"):
+        try:
+            env.get_template(name)
+        except TemplateError as error:
+            raise PluginError(template_place(error) or str(error)) from None
     return env
 
 
@@ -206,6 +210,15 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 def on_serve(server: LiveReloadServer, config: MkDocsConfig, **_: Any) -> LiveReloadServer:
     """Build again when a recipe, a template, a style sheet, a fix or a port changes."""
+    try:
+        with socket.socket(server.address_family) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(server.server_address)
+    except OSError as error:
+        host, port = (str(part) for part in server.server_address[:2])
+        raise PluginError(
+            f"{host}:{port}: {(error.strerror or str(error)).lower()}: choose another, as mkdocs serve -a 127.0.0.1:8001"
+        ) from None
     for folder in ("recipes", "theme", "schema/vocabulary", "fixes", "ports"):
         if (_Build.root / folder).is_dir():
             server.watch(str(_Build.root / folder))

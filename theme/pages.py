@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from schema.facts import (
     served_name,
     weights_gb,
 )
-from schema.figures import Figures, Table, figure, interval, number
+from schema.figures import Figures, Table, figure, interval, number, share_of
 from schema.fixes import Fix, read_fix
 from schema.guide import split
 from schema.loading import ROOT, LoadedRecipe
@@ -63,9 +62,14 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    env.filters.update(inline=markdown.inline, number=number, slug=markdown.slug)
+    env.filters.update(inline=markdown.inline, number=number, slug=markdown.slug, cell=_cell)
     env.globals.update(figure_text=lambda value: figure(interval(value)), chart=charts.draw)
     return env
+
+
+def _cell(text: str) -> str:
+    """A text that stands in a cell of a Markdown table, where a bar would end it."""
+    return text.replace("|", r"\|")
 
 
 def recipe_page(loaded: LoadedRecipe, root: Path = ROOT) -> RecipePage:
@@ -136,7 +140,14 @@ class View:
         """What a reader may search for that stands in no heading."""
         names = [vocabulary.hardware()[name].title for name in hardware_names(self.loaded)]
         names += [vocabulary.precisions()[name].title for name in precision_names(self.loaded)]
-        return " ".join([self.engine.title, *names, self.recipe.model.base])
+        items = self.recipe.launch
+        names += [item.env if isinstance(item, EnvItem) else item.arg for item in items if isinstance(item, EnvItem | ArgItem)]
+        names += [item.value for item in items if isinstance(item, ArgItem) and isinstance(item.value, str)]
+        names += [check.title for check in self.recipe.checks] + [found.title for found in self.recipe.measurements]
+        names += [table.title for table in self.recipe.performance]
+        names += [reason.name for reason in self.recipe.fixes.required] if self.recipe.fixes else []
+        texts = [*self.recipe.notes, *self.recipe.avoid, *(issue.text for issue in self.recipe.known_issues)]
+        return " ".join([self.engine.title, *dict.fromkeys(names), self.recipe.model.base, *map(self.figures.fill, texts)])
 
     @property
     def tags(self) -> list[str]:
@@ -405,15 +416,11 @@ def _result(result: Result | None) -> ArmResult | None:
     if result.detail:
         parts.append(result.detail)
     if result.passed is not None and result.of is not None:
-        share = "" if result.passed == result.of else f" ({_share(result.passed, result.of)})"
+        share = "" if result.passed == result.of else f" ({share_of(result.passed, result.of)})"
         parts.append(f"{result.passed:,}/{result.of:,}{share}")
     if result.value is not None:
         parts.append(figure(interval(result.value)))
     return ArmResult(" · ".join(parts), good)
-
-
-def _share(passed: int, of: int) -> str:
-    return f"{Decimal(passed) / of:.3f}"
 
 
 def _billions(count: Any) -> str:

@@ -14,14 +14,27 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from theme.book import Entry
+from theme.templating import template_place
 
 log = logging.getLogger("mkdocs.hooks.cookbook")
 
 _FAILED = """\
 <!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="2"><title>Not built</title></head>
-<body><h1>The site could not be built</h1><p><code>{why}</code></p><p>This page goes away with the mistake.</p></body></html>
+<body><h1>The site could not be built</h1><pre>{why}</pre><p>This page goes away with the mistake.</p></body></html>
 """
 _RECIPE = re.compile(r"recipes/([^/]+/[^/]+)(?:/|$)")
+
+
+class _Said(logging.Handler):
+    """What MkDocs said in the terminal during one build."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        self.lines.append(record.getMessage())
 
 
 class OnDemand:
@@ -46,13 +59,17 @@ class OnDemand:
         """A build whose failure is shown instead of the pages; MkDocs by itself would answer no more until it is mended."""
 
         def attempt() -> None:
+            said = _Said(logging.WARNING)
+            logging.getLogger("mkdocs").addHandler(said)
             try:
                 build()
             except Exception as error:  # of whatever a page, a template or a plugin may do
-                self._failure = f"{type(error).__name__}: {error}"
-                log.error("The site could not be built: %s", self._failure)
+                self._failure = "\n".join([*said.lines, template_place(error) or f"{type(error).__name__}: {error}"])
+                log.error("The site could not be built: %s", self._failure.splitlines()[-1])
             else:
                 self._failure = ""
+            finally:
+                logging.getLogger("mkdocs").removeHandler(said)
 
         return attempt
 
@@ -64,6 +81,9 @@ class OnDemand:
                 # No error to HTTP: MkDocs would warn of it, and count that warning against the build that mends it.
                 start_response("200 OK", [("Content-Type", "text/html; charset=utf-8")])
                 return [_FAILED.format(why=html.escape(self._failure)).encode()]
+            if "\0" in environ["PATH_INFO"]:
+                start_response("404 Not Found", [("Content-Type", "text/plain")])
+                return [b"no file has this name"]
             if asked := _RECIPE.match(environ["PATH_INFO"].removeprefix(mount)):
                 with self._lock:
                     self._asked.add(asked[1])

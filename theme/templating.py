@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
 from importlib.metadata import version
 from pathlib import Path
 
+import jinja2
 from jinja2 import BytecodeCache
 from jinja2.bccache import Bucket
 
@@ -27,3 +29,15 @@ class Compiled(BytecodeCache):
     def dump_bytecode(self, bucket: Bucket) -> None:
         """Keep what was compiled."""
         cache.write(self._root, "templates", f"{bucket.key}-{self._made_by}", bucket.bytecode_to_string())
+
+
+def template_place(error: BaseException) -> str | None:
+    """Where a template fails, as ``file:line:1: why``; None for an error of something else."""
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        return f"{error.filename or error.name}:{error.lineno}:1: {error.message}"
+    if not isinstance(error, jinja2.TemplateError):
+        return None
+    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    inside = [(file, line) for file, line in places if file.endswith((".html", ".md"))]
+    file, line = inside[-1] if inside else ("a template", 1)
+    return f"{file}:{line}:1: {error}"

@@ -117,8 +117,17 @@ def _unique(recipe: Recipe, source: Source, *fields: str) -> Iterator[Problem]:
                 yield source.problem((field, i, "name"), f"{name} is already used above")
 
 
+def _rows_once(recipe: Recipe, source: Source) -> Iterator[Problem]:
+    """Guides refer to a row by its value."""
+    for i, table in enumerate(recipe.performance):
+        for j, value in enumerate(table.rows.values):
+            if value in table.rows.values[:j]:
+                yield source.problem(("performance", i, "rows", "values", j), f"{value} is a row above already")
+
+
 def tables(recipe: Recipe, source: Source, figures: Figures) -> Iterator[Problem]:
     """Performance tables that can be computed, with charts of their columns."""
+    yield from _rows_once(recipe, source)
     for i, table in enumerate(recipe.performance):
         loc: Loc = ("performance", i)
         names = [column.name for column in table.columns] + [column.name for column in table.derived]

@@ -132,11 +132,16 @@
     const choices = {};
     const given = new URLSearchParams(location.search);
     unknown = [];
+    const asked = Object.fromEntries([...given].map(([name, value]) => [name.toLowerCase(), value]));
+    const names = data.axes.map((axis) => axis.name.toLowerCase());
+    for (const name of given.keys()) {
+      if (!names.includes(name.toLowerCase()) && !name.startsWith("utm_")) unknown.push(name);
+    }
     for (const axis of data.axes) {
-      const wanted = (given.get(axis.name) || "").toLowerCase();
+      const wanted = (asked[axis.name.toLowerCase()] || "").toLowerCase();
       const option = axis.options.find((item) => item.name.toLowerCase() === wanted);
       if (option) choices[axis.name] = option.name;
-      else if (wanted) unknown.push(`${axis.name}=${given.get(axis.name)}`);
+      else if (wanted) unknown.push(`${axis.name}=${asked[axis.name.toLowerCase()]}`);
     }
     return choices;
   }

@@ -49,7 +49,7 @@
     for (const field of fields) {
       const wanted = given.get(field.name) || "";
       field.value = wanted;
-      if (field.value === wanted) continue;
+      if (field.value === wanted && !(field.type === "number" && wanted && !(wanted > 0))) continue;
       unknown.push(`${field.name}=${wanted}`);
       field.value = "";
     }
