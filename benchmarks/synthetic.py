@@ -42,6 +42,7 @@ def repository(folder: Path, recipes: int) -> Path:
         text = page.read_text("utf-8")
         text = re.sub(r"\]\(recipe:[^)]*\)", "](index.md)", text)
         page.write_text(re.sub(r"\{\{ *[\w.-]+/[\w.-]+:[^}]*\}\}", "a pin", text), "utf-8")
+    (folder / "recipes").mkdir(exist_ok=True)
     for number in range(recipes):
         write_recipe(folder, number)
     return folder

@@ -24,6 +24,7 @@ _DIRECTIVE = re.compile(rf"^\{{\{{ *({'|'.join(DIRECTIVES)}|performance\.[a-z0-9
 
 
 _FENCE = re.compile(r"^ {0,3}(?P<mark>`{3,}(?=[^`\n]*$)|~{3,})", re.MULTILINE)
+_BLANKED = re.compile(r"[^\n]")
 _CODE_SPAN = re.compile(r"(?<![`\\])(?P<mark>`+)(?!`)(?:[^\n]|\n(?!\n))*?(?<!`)(?P=mark)(?!`)")
 
 
@@ -44,10 +45,10 @@ def goes_unseen(recipe: Recipe, directive: str) -> bool:
     return bool(field and getattr(recipe, field))
 
 
-def split(guide: str) -> Iterator[Part]:
-    """The parts of a guide, in order."""
+def split(guide: str, plain: str | None = None) -> Iterator[Part]:
+    """The parts of a guide, in order.  ``plain`` is the guide without code, if that is known."""
     end = 0
-    for match in _DIRECTIVE.finditer(without_code(guide)[0] if "```" in guide or "~~~" in guide else guide):
+    for match in _DIRECTIVE.finditer(plain or without_code(guide)[0]):
         if match.start() > end:
             yield Part(end, guide[end : match.start()])
         yield Part(match.start(), match[0], match[1])
@@ -75,18 +76,17 @@ def without_code(text: str) -> tuple[str, int | None]:
     CommonMark 0.31.2, sections 4.5 and 6.1: what closes is of the same character, for a fence at least as long and alone on its
     line, for code in a line exactly as long.
     """
-    position = 0
+    position, done = 0, []
     while opening := _FENCE.search(text, position):
         mark = opening["mark"]
         closing = re.compile(rf"^ {{0,3}}{mark[0]}{{{len(mark)},}}[ \t]*$", re.MULTILINE).search(text, opening.end())
+        end = closing.end() if closing else len(text)
+        done += [_CODE_SPAN.sub(_blank, text[position : opening.start()]), _BLANKED.sub(" ", text[opening.start() : end])]
         if closing is None:
-            return _blank(text, opening.start(), len(text)), opening.start()
-        position = closing.end()
-        text = _blank(text, opening.start(), position)
-    for span in _CODE_SPAN.finditer(text):
-        text = _blank(text, span.start(), span.end())
-    return text, None
+            return "".join(done), opening.start()
+        position = end
+    return "".join([*done, _CODE_SPAN.sub(_blank, text[position:])]), None
 
 
-def _blank(text: str, start: int, end: int) -> str:
-    return text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+def _blank(code: re.Match[str]) -> str:
+    return " " * len(code[0]) if "\n" not in code[0] else _BLANKED.sub(" ", code[0])

@@ -17,7 +17,7 @@ from schema import checks
 from schema.block import describe
 from schema.compiling import compile_axes, compile_program
 from schema.figures import Figures
-from schema.guide import default_guide
+from schema.guide import Part, default_guide, split
 from schema.models import PATTERNS, Recipe
 from schema.problems import Problem, ProblemsError, did_you_mean
 from schema.selecting import Selection, reachable
@@ -40,6 +40,11 @@ class LoadedRecipe:
     """Markdown with ``{{ … }}`` still in it; the parts in their usual order if the recipe brings none."""
     figures: Figures
     """The recipe's figures, its tables computed."""
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """The guide's parts."""
+        return list(split(self.guide))
 
     @cached_property
     def program(self) -> dict[str, Any]:

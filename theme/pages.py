@@ -30,7 +30,6 @@ from schema.facts import (
 )
 from schema.figures import Figures, Table, figure, interval, number, share_of
 from schema.fixes import Fix, read_fix
-from schema.guide import split
 from schema.loading import ROOT, LoadedRecipe
 from schema.models import ArgItem, Arm, Check, EnvItem, Evidence, Figure, HardwareOption, Result
 from schema.problems import ProblemsError
@@ -89,7 +88,7 @@ def _guide(view: View, parts: Any) -> tuple[Markup, list[tuple[int, str, str]], 
     html: list[str] = []
     headings: list[tuple[int, str, str]] = []
     texts: list[tuple[str, str, str]] = []
-    for part in split(view.loaded.guide):
+    for part in view.loaded.parts:
         if part.directive is None:
             made, found = markdown.block(view.figures.fill(part.text), taken)
             html.append(made)
@@ -146,8 +145,7 @@ class View:
         names += [check.title for check in self.recipe.checks] + [found.title for found in self.recipe.measurements]
         names += [table.title for table in self.recipe.performance]
         names += [reason.name for reason in self.recipe.fixes.required] if self.recipe.fixes else []
-        texts = [*self.recipe.notes, *self.recipe.avoid, *(issue.text for issue in self.recipe.known_issues)]
-        return " ".join([self.engine.title, *dict.fromkeys(names), self.recipe.model.base, *map(self.figures.fill, texts)])
+        return " ".join([self.engine.title, *dict.fromkeys(names), self.recipe.model.base])
 
     @property
     def tags(self) -> list[str]:
@@ -371,7 +369,7 @@ class View:
         """The guide with its figures and tables, as Markdown."""
         parts = environment().get_template("parts.md").make_module({"v": self})
         made = []
-        for part in split(self.loaded.guide):
+        for part in self.loaded.parts:
             if part.directive is None:
                 made.append(self.figures.fill(part.text))
             elif "." in part.directive:

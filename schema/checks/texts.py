@@ -39,7 +39,7 @@ def check_guide(recipe: Recipe, guide: str, name: str, figures: Figures | None =
         yield problem(unclosed_fence, "this code block is never closed: end it with the same fence")
         return
     placed: set[str] = set()
-    for part in split(guide):
+    for part in split(guide, plain):
         if part.directive is None:
             for offset, expression in placeholders(part.text):
                 if expression in DIRECTIVES or (expression.startswith("performance.") and expression.count(".") == 1):
