@@ -31,7 +31,7 @@ def startup(_: int) -> Iterator[Line]:
     """``--export-shell``, unchanged and changed since the last check."""
     with tempfile.TemporaryDirectory() as name:
         folder = repository(Path(name), 0)
-        shutil.copytree(ROOT / "recipes", folder / "recipes")
+        shutil.copytree(ROOT / "recipes", folder / "recipes", dirs_exist_ok=True)
         export = [PYTHON, "build_site.py", "--export-shell", RECIPE]
         cached = folder / ".cookbook-cache"
 
