@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "apply_all.py", description=__doc__.split("\n\n")[0], epilog=EXIT_CODES,
+        "apply_all.py", description=(__doc__ or "").split("\n\n")[0], epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
     parser.add_argument("--profile", metavar="NAME", help="the image that the packages come from, as v0.30.0")

@@ -193,6 +193,16 @@ def test_what_is_no_command(arguments: list[str], said: str, capsys: pytest.Capt
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("level", ["1", "2"])
+def test_a_python_without_asserts_and_docstrings_runs_it(tree: Tree, patched: dict[str, bytes], level: str) -> None:
+    """PYTHONOPTIMIZE, which an image may set: there the texts of ``__doc__`` are None."""
+    command = [sys.executable, str(ROOT / "fixes/apply_all.py"), "--profile", tree.profile, "--site-packages", str(tree.root)]
+    for more in [], ["--verify"]:
+        done = subprocess.run([*command, *more], env={"PYTHONOPTIMIZE": level}, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert tree.contents() == patched
+
+
 def test_a_bare_python_runs_it(tmp_path: Path) -> None:
     """No site-packages, a read-only checkout, another working folder; what is found is what this Python would import."""
     tree = stand_in(tmp_path / "site")
