@@ -199,6 +199,42 @@ def test_again_and_otherwise(fused: Path, made: Path, tmp_path: Path, capsys: py
     assert "was begun from another source" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "can not be read: no such file or directory"),
+        (b"[" * 100_000, "can not be understood: maximum recursion depth exceeded"),
+        (b"{", "can not be understood: "),
+        (b"[]", "is no mapping"),
+    ],
+)
+def test_a_configuration_that_can_not_be_read(
+    fused: Path, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, said: str
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(made, other)
+    (other / "config.json").unlink()
+    if content is not None:
+        (other / "config.json").write_bytes(content)
+    assert validate(["--mxfp4", str(fused), "--fp8", str(other)]) == 1
+    out, err = capsys.readouterr()
+    assert "VALIDATE_OK" not in out
+    assert err.splitlines()[-1].startswith(f"validate_fp8.py: {other}/config.json: {said}")
+    assert err.count(str(other)) == 1
+
+
+def test_a_header_nested_without_end(fused: Path, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(made, other)
+    shard = next(iter(sorted(other.glob("*.safetensors"))))
+    header = b"[" * 100_000
+    shard.write_bytes(len(header).to_bytes(8, "little") + header)
+    assert validate(["--mxfp4", str(fused), "--fp8", str(other)]) == 1
+    out, err = capsys.readouterr()
+    assert "VALIDATE_OK" not in out
+    assert f"validate_fp8.py: {shard}: can not be understood: " in err
+
+
 def test_what_is_no_fused_checkpoint(fused: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def refused(said: str, source: Path) -> None:
         capsys.readouterr()

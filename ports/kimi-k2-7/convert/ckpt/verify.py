@@ -24,6 +24,13 @@ _ROUTED = re.compile(
 )
 
 
+def _reason(error: Exception) -> str:
+    """Why a file could not be read, without its name, which the caller says."""
+    if isinstance(error, OSError):
+        return f"can not be read: {(error.strerror or str(error)).lower()}"
+    return f"can not be understood: {str(error) or type(error).__name__}"
+
+
 class Different(Exception):  # noqa: N818
     """One line that names tensor, expert and offset."""
 
@@ -53,8 +60,8 @@ class Side:
     def _json(self, name: str) -> dict[str, Any]:
         try:
             data = json.loads((self.folder / name).read_bytes())
-        except (OSError, ValueError) as error:
-            raise Different(f"{self.folder / name}: {error}") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise Different(f"{self.folder / name}: {_reason(error)}") from None
         if not isinstance(data, dict):
             raise Different(f"{self.folder / name}: is no mapping")
         return data
@@ -71,8 +78,18 @@ class Side:
                 if name in self.regions or not 0 <= begin <= end <= total:
                     raise ValueError(f"{name} lies outside the file, or stands twice")
                 self.regions[name] = Region(file, entry["dtype"], tuple(entry["shape"]), 8 + length + begin, end - begin)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error, MemoryError, OverflowError) as error:
-            raise Different(f"{file}: {error}") from None
+        except (
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            struct.error,
+            RecursionError,
+            MemoryError,
+            OverflowError,
+        ) as error:
+            raise Different(f"{file}: {_reason(error)}") from None
 
     def get(self, name: str) -> Region:
         """A tensor that must be there."""
