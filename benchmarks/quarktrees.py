@@ -38,6 +38,7 @@ class Shape:
     vocabulary: int = 64
     scale_dtype: str = "U8"
     powers: tuple[int, int] = (90, 160)
+    prefix: str = PREFIX
     extra: tuple[Entry, ...] = field(default=())
 
 
@@ -53,7 +54,7 @@ def entries(shape: Shape) -> Iterator[tuple[int, Entry]]:
         yield f"{name}.weight_scale", shape.scale_dtype, (rows, columns // 32)
 
     for layer in range(shape.layers):
-        at = f"{PREFIX}{layer}."
+        at = f"{shape.prefix}{layer}."
         of_layer: list[Entry] = [
             (f"{at}input_layernorm.weight", "BF16", (shape.hidden,)),
             (f"{at}self_attn.o_proj.weight", "F8_E4M3", (shape.hidden, shape.rank)),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from checkpoints import copy, goal, source  # noqa: F401 - fixtures
 from support import MINIMAL, Repository, Shell
 
 settings.register_profile(

@@ -12,32 +12,30 @@ import sys
 from pathlib import Path
 
 try:
-    from ckpt import channels, command, unfused
+    from ckpt import command, unfused
     from ckpt.plan import Form
     from ckpt.source import read_checkpoint
 except ModuleNotFoundError as missing:
     sys.exit(f"mxfp4_to_fp8.py: the package {missing.name} is missing: pip install {missing.name}")
-
-LARGEST = {"gaudi2": channels.GAUDI2, "e4m3fn": channels.E4M3FN}
+except KeyboardInterrupt:
+    sys.exit(130)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Plan and convert; returns the exit code."""
     parser = argparse.ArgumentParser("mxfp4_to_fp8.py", description=__doc__, allow_abbrev=False)
     command.add_options(parser, Path("what repack_quark_mxfp4.py made"))
-    parser.add_argument(
-        "--format", choices=sorted(LARGEST), default="gaudi2", help="whose E4M3 (default: %(default)s, up to 240)"
-    )
+    command.add_format(parser)
     parser.add_argument("--allow-underflow", action="store_true", help="round what is not exact, and count it")
     options = command.parsed(parser, arguments)
 
     def work() -> int:
         source = read_checkpoint(options.src)
-        plan = unfused.fp8_plan(source, Form(LARGEST[options.format], options.allow_underflow))
+        plan = unfused.fp8_plan(source, Form(command.LARGEST[options.format], options.allow_underflow))
         command.announce(source, plan, options)
         return command.convert(plan, options)
 
-    return command.guarded("mxfp4_to_fp8.py", work)
+    return command.guarded("mxfp4_to_fp8.py", work, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ on with the same command, however it was ended.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -18,6 +17,8 @@ try:
     from ckpt.source import read_checkpoint
 except ModuleNotFoundError as missing:
     sys.exit(f"repack_quark_mxfp4.py: the package {missing.name} is missing: pip install {missing.name}")
+except KeyboardInterrupt:
+    sys.exit(130)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,11 +38,11 @@ def main(arguments: list[str] | None = None) -> int:
         def compare() -> None:
             with Progress("compared", plan.tensor_bytes, as_json=options.json) as progress:
                 verify.verify(options.src, options.dst, options.jobs, progress.add)
-            print(json.dumps({"verified": True}) if options.json else "VERIFY_OK")
+            command.tell(options, {"verified": True}, "VERIFY_OK")
 
-        return command.convert(plan, options, compare if options.verify else lambda: None)
+        return command.convert(plan, options, compare if options.verify else None)
 
-    return command.guarded("repack_quark_mxfp4.py", work)
+    return command.guarded("repack_quark_mxfp4.py", work, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
+import io
 import json
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ckpt import engine
-from ckpt.errors import CheckpointError
+from ckpt import channels, engine
+from ckpt.errors import CheckpointError, one_line
 from ckpt.plan import Plan
 from ckpt.progress import Progress
+from ckpt.reread import Different
 from ckpt.source import Checkpoint
-from ckpt.verify import Different
 
 ASSUMED_RATE = 1e9
 """Bytes a second, for the time that is told before the work; the rate is told with it."""
+LARGEST = {"gaudi2": channels.GAUDI2, "e4m3fn": channels.E4M3FN}
+MOST_JOBS = 64
 
 
 def add_options(parser: argparse.ArgumentParser, source: Path) -> None:
@@ -30,34 +34,66 @@ def add_options(parser: argparse.ArgumentParser, source: Path) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Whose E4M3 it is."""
+    words = "whose E4M3 (default: %(default)s, up to 240; e4m3fn is OCP's, up to 448)"
+    parser.add_argument("--format", choices=sorted(LARGEST), default="gaudi2", help=words)
+
+
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     """How many files are worked on at a time."""
     jobs = min(4, os.cpu_count() or 1)
-    parser.add_argument("--jobs", type=int, default=jobs, metavar="N", help="how much at a time (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=jobs, metavar="N", help="how many threads (default: %(default)s)")
 
 
 def parsed(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argparse.Namespace:
-    """The command line, looked at."""
+    """The command line, looked at; and streams that can be written to, whatever the shell closed and whatever the locale is."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number, so no file of ours becomes a standard stream
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     options = parser.parse_args(arguments)
-    if options.jobs < 1:
-        parser.error("--jobs must be at least 1")
+    if not 1 <= options.jobs <= MOST_JOBS:
+        parser.error(f"--jobs must be from 1 to {MOST_JOBS}")
     return options
 
 
-def guarded(name: str, work: Callable[[], int]) -> int:
-    """Do the work; an error becomes one line and exit code 1."""
+def guarded(name: str, work: Callable[[], int], *, as_json: bool) -> int:
+    """Do the work; an error becomes one line, or one object, and an exit code of 1, or of 130 for Ctrl-C."""
     gc.disable()  # a plan is some hundred thousand objects and no cycle: looking for one takes as long as the plan
     try:
-        return work()
+        code = work()
+        sys.stdout.flush()
+        return code
     except (CheckpointError, Different) as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        said, code = str(error), 1
     except OSError as error:
-        print(f"{name}: {error.filename or 'output'}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        said, code = f"{error.filename or 'output'}: {(error.strerror or str(error)).lower()}", 1
+    except MemoryError:
+        said, code = "memory is used up: try --jobs 1", 1
     except KeyboardInterrupt:
-        print(f"{name}: ended; the same command goes on from here", file=sys.stderr)
+        said, code = "ended; the same command goes on from here", 130
     finally:
         gc.enable()
-    return 1
+    with contextlib.suppress(OSError):
+        print(json.dumps({"error": said}) if as_json else f"{name}: {one_line(said)}", file=sys.stderr, flush=True)
+    _drop_output()
+    return code
+
+
+def _drop_output() -> None:
+    """What a closed pipe or a full disk did not take is not tried again when Python ends."""
+    with contextlib.suppress(OSError):
+        try:
+            sys.stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def announce(source: Checkpoint, plan: Plan, options: argparse.Namespace) -> None:
@@ -68,36 +104,47 @@ def announce(source: Checkpoint, plan: Plan, options: argparse.Namespace) -> Non
         "tensors_after": sum(len(file.targets) for file in plan.files),
         "bytes_before": sum(path.stat().st_size for path in source.shards),
         "bytes_after": plan.size,
-        "bytes_free": _free(options.dst),
+        "bytes_free": engine.free_bytes(options.dst),
         "seconds_at_1_GB_per_s": round(plan.size / ASSUMED_RATE),
     }
     if options.json:
         print(json.dumps(facts), flush=True)
         return
-    before = f"{facts['tensors_before']:,} tensors, {facts['bytes_before'] / 1e9:,.1f} GB"
-    after = f"{facts['tensors_after']:,} tensors in {facts['files']} files, {facts['bytes_after'] / 1e9:,.1f} GB"
+    before = f"{facts['tensors_before']:,} tensors, {engine.in_words(facts['bytes_before'])}"
+    after = f"{facts['tensors_after']:,} tensors in {facts['files']} files, {engine.in_words(facts['bytes_after'])}"
     print(f"{before} -> {after}")
     minutes = facts["seconds_at_1_GB_per_s"] / 60
-    print(f"{facts['bytes_free'] / 1e9:,.1f} GB free for {options.dst}; at 1 GB/s it takes {minutes:,.0f} min", flush=True)
+    free = f"{engine.in_words(facts['bytes_free'])} free for {one_line(str(options.dst))}"
+    print(f"{free}; at 1 GB/s it takes {minutes:,.0f} min", flush=True)
 
 
-def convert(plan: Plan, options: argparse.Namespace, afterwards: Callable[[], None] = lambda: None) -> int:
-    """Carry a plan out, unless it is only to be told; ``afterwards`` runs while the folder is still locked."""
+def convert(plan: Plan, options: argparse.Namespace, afterwards: Callable[[], None] | None = None) -> int:
+    """Carry a plan out, unless it is only to be told; ``afterwards``, a verification, runs while the folder is still locked.
+
+    A folder where all is there is verified as it is: nothing in it is written.
+    """
     engine.check_places(options.src, options.dst)
     if options.dry_run:
+        engine.check_fits(plan, options.dst)
+        return 0
+    if afterwards and engine.finished(plan, options.dst):
+        afterwards()
         return 0
     with engine.opened(plan, options.dst) as work:
+        if work.was_finished and (again := [file.name for file in work.todo] + [str(other) for other in work.others]):
+            tell(options, {"again": again}, f"changed or lost since, and written again: {', '.join(again)}")
         with Progress("written", work.bytes_to_write, as_json=options.json) as progress:
             engine.carry_out(work, options.jobs, progress.add)
         for name, count in sorted(work.rounded.items()):
-            print(json.dumps({"tensor": name, "rounded": count}) if options.json else f"{name}: {count:,} elements rounded")
-        afterwards()
+            tell(options, {"tensor": name, "rounded": count}, f"{name}: {count:,} elements rounded")
+        if work.rounded:
+            total = sum(work.rounded.values())
+            tell(options, {"rounded": total}, f"{total:,} elements rounded in {len(work.rounded):,} tensors")
+        if afterwards:
+            afterwards()
     return 0
 
 
-def _free(folder: Path) -> int:
-    """Bytes that are free where a folder is, or will be."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
+def tell(options: argparse.Namespace, data: dict[str, object], text: str) -> None:
+    """One line on standard output: an object for programs, or a text."""
+    print(json.dumps(data) if options.json else one_line(text), flush=True)

@@ -7,8 +7,7 @@ short or too long, holes and overlaps; and so are keys that stand twice.
 from __future__ import annotations
 
 import json
-import math
-import os
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +43,8 @@ class Tensor:
 def read_header(path: Path) -> dict[str, Tensor]:
     """Every tensor of a file, by name.  Reads the header and nothing else.  Raises :class:`CheckpointError`."""
     try:
+        total = regular_size(path)
         with open(path, "rb") as file:
-            total = os.fstat(file.fileno()).st_size
             length = int.from_bytes(file.read(8), "little")
             if total < 8 or length > MAX_HEADER or 8 + length > total:
                 raise CheckpointError(f"{path}: is no safetensors file, or is cut off within its header: fetch it again")
@@ -53,9 +52,7 @@ def read_header(path: Path) -> dict[str, Tensor]:
     except OSError as error:
         raise CheckpointError(f"{path}: can not be read: {(error.strerror or str(error)).lower()}") from None
     try:
-        header = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from None
+        header = json.loads(raw.decode("utf-8"), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: the header is not JSON: {error}") from None
     if not isinstance(header, dict):
@@ -75,12 +72,33 @@ def read_header(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise CheckpointError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice in the header")
+def regular_size(path: Path) -> int:
+    """Bytes of a file, links followed.  Raises :class:`CheckpointError` for what is no file, as a pipe, which would never end."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise CheckpointError(f"{path}: is no regular file")
+    return status.st_size
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For :func:`json.loads`: a mapping, none of whose keys stands twice.  Raises :class:`ValueError`."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {name!r} stands twice")
+        found[name] = value
     return found
+
+
+def byte_count(dtype: str, shape: Iterable[int]) -> int:
+    """Bytes of a tensor.  Of sizes that no file has, some number above 2^63 is given: the product itself could take hours."""
+    total = ITEM_BYTES[dtype]
+    sizes = list(shape)
+    for size in [0] if 0 in sizes else sizes:
+        total *= size
+        if total >> 63:
+            break
+    return total
 
 
 def _tensor(path: Path, name: str, entry: Any, begin: int) -> Tensor:
@@ -92,20 +110,23 @@ def _tensor(path: Path, name: str, entry: Any, begin: int) -> Tensor:
     dtype, shape, offsets = entry.get("dtype"), entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in ITEM_BYTES:
         raise CheckpointError(f"{path}: {name!r} is of dtype {dtype!r}, which is not known here")
-    if len(offsets) != 2 or offsets[1] - offsets[0] != math.prod(shape) * ITEM_BYTES[dtype]:
-        raise CheckpointError(f"{path}: {name!r} takes {offsets} for {dtype} {shape}, which is another number of bytes")
+    if len(offsets) != 2 or offsets[1] - offsets[0] != byte_count(dtype, shape):
+        sizes = f"{shape[:8]} and {len(shape) - 8} more" if len(shape) > 8 else shape
+        raise CheckpointError(f"{path}: {name!r} takes {offsets[:2]} for {dtype} {sizes}, which is another number of bytes")
     return Tensor(name, dtype, tuple(shape), path, begin + offsets[0], offsets[1] - offsets[0])
 
 
 def make_header(tensors: Iterable[tuple[str, str, tuple[int, ...]]], metadata: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:
     """The header of a file to be written, and where each tensor's first byte will be, counted from the beginning of the file.
 
-    Takes name, dtype and shape of each tensor, in the order of their data.
+    Takes name, dtype and shape of each tensor, in the order of their data.  Raises :class:`CheckpointError` if two have one name.
     """
     entries: dict[str, Any] = {"__metadata__": dict(metadata)}
     end = 0
     for name, dtype, shape in tensors:
-        size = math.prod(shape) * ITEM_BYTES[dtype]
+        if name in entries:
+            raise CheckpointError(f"{name}: two tensors would get this name")
+        size = byte_count(dtype, shape)
         entries[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [end, end + size]}
         end += size
     text = json.dumps(entries, separators=(",", ":")).encode()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from ckpt.headers import ITEM_BYTES, Tensor, make_header
+from ckpt.errors import CheckpointError
+from ckpt.headers import Tensor, byte_count, make_header
 
 Kind = Literal["copy", "scales", "mxfp4", "fp8", "channels"]
 
@@ -53,7 +53,7 @@ class Target:
     @property
     def size(self) -> int:
         """In bytes."""
-        return math.prod(self.shape) * ITEM_BYTES[self.dtype]
+        return byte_count(self.dtype, self.shape)
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,12 @@ class File:
 
     name: str
     targets: Sequence[Target]
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What the header says beside the tensors."""
 
     @cached_property
     def _made(self) -> tuple[bytes, dict[str, int]]:
-        return make_header([(target.name, target.dtype, target.shape) for target in self.targets], {"format": "pt"})
+        return make_header([(target.name, target.dtype, target.shape) for target in self.targets], {"format": "pt", **self.facts})
 
     @property
     def header(self) -> bytes:
@@ -85,15 +87,25 @@ class File:
 
 @dataclass(frozen=True)
 class Plan:
-    """A checkpoint to be written from another."""
+    """A checkpoint to be written from another.  Raises :class:`CheckpointError` if two tensors would have one name."""
 
     tool: str
+    """Which program with which options that matter."""
     files: Sequence[File]
     config: dict[str, Any]
     others: Sequence[Path]
     """Files that are copied as they are, from the source's folder on."""
     source: Path
     fingerprint: str
+    continues: Sequence[str] = ()
+    """Tools whose unfinished work this one may go on with: what they wrote it would write too."""
+
+    def __post_init__(self) -> None:
+        names: set[str] = set()
+        for target in (target for file in self.files for target in file.targets):
+            if target.name in names:
+                raise CheckpointError(f"{self.source}: {target.name}: two tensors would get this name")
+            names.add(target.name)
 
     @property
     def size(self) -> int:
@@ -113,3 +125,8 @@ class Plan:
             json.dumps({"metadata": {"total_size": self.tensor_bytes}, "weight_map": dict(sorted(placed.items()))}, indent=1)
             + "\n"
         ).encode()
+
+    @property
+    def configuration(self) -> bytes:
+        """The text of config.json, in ASCII: it may hold half a surrogate pair, which UTF-8 does not have."""
+        return (json.dumps(self.config, indent=1) + "\n").encode("ascii")

@@ -23,7 +23,13 @@ TOOL = "repack_quark_mxfp4"
 QUANT_METHOD = "gpt_oss_mxfp4"
 """What vLLM calls the fused layout."""
 
-_EXPERT = re.compile(r"(.*\blayers\.)(\d+)\.mlp\.experts\.(\d+)\.(.+)")
+_NUMBER = "(0|[1-9][0-9]{0,8})"
+_EXPERT = re.compile(rf"((?:.*\.)?layers\.){_NUMBER}\.mlp\.experts\.{_NUMBER}\.(.+)")
+_OTHER_QUARK = re.compile(
+    r"(^|[._])((weight|input|output|bias)_(scale|scale_inv|scale_2|zero_point|quantizer)|[qkv]_scale|prob_scale|zero_point)$"
+    r"|_quantizer\."
+)
+"""Names of scales and the like that Quark 0.12's exporter does not write, but other versions and tools do."""
 _PARTS = [f"{projection}_proj.{what}" for projection in ("gate", "up", "down") for what in ("weight", "weight_scale")]
 _PLAIN = ("BF16", "F16", "F32", "F64", "I8", "I16", "I32", "I64", "BOOL")
 _SCALES = ("U8", "F8_E8M0", "F32", "BF16")
@@ -33,8 +39,8 @@ Experts = dict[int, dict[int, dict[str, Tensor]]]
 
 def fused_plan(checkpoint: Checkpoint) -> Plan:
     """The whole conversion, from the headers alone.  Raises :class:`CheckpointError` for what it would not convert exactly."""
-    text = _checked_config(checkpoint)
-    prefix, experts = _experts(checkpoint, text)
+    _check_config(checkpoint)
+    prefix, experts = _experts(checkpoint)
     layers: dict[int, list[Target]] = defaultdict(list)
     rest: list[Target] = []
     for layer, of_layer in experts.items():
@@ -52,8 +58,8 @@ def fused_plan(checkpoint: Checkpoint) -> Plan:
     return Plan(TOOL, files, config, checkpoint.others, checkpoint.folder, checkpoint.fingerprint())
 
 
-def _checked_config(checkpoint: Checkpoint) -> dict[str, Any]:
-    """The configuration of the language model, of a checkpoint that is what this converts."""
+def _check_config(checkpoint: Checkpoint) -> None:
+    """A configuration is that of what this converts."""
     place = checkpoint.folder / "config.json"
     text = checkpoint.config.get("text_config", checkpoint.config)
     if not isinstance(text, dict):
@@ -76,23 +82,20 @@ def _checked_config(checkpoint: Checkpoint) -> dict[str, Any]:
     export = quantization.get("export")
     if isinstance(export, dict) and export.get("weight_format") not in (None, "real_quantized"):
         raise CheckpointError(f"{place}: weight_format is {export['weight_format']!r}, not 'real_quantized'")
-    licences = [path for path in checkpoint.others if path.name.upper().startswith("LICENSE")]
-    if not licences:
+    if not any(path.name.upper().startswith("LICENSE") for path in checkpoint.others if len(path.parts) == 1):
         raise CheckpointError(f"{checkpoint.folder}: has no LICENSE, which goes with the weights: fetch it")
-    return text
 
 
-def _experts(checkpoint: Checkpoint, text: dict[str, Any]) -> tuple[str, Experts]:
+def _experts(checkpoint: Checkpoint) -> tuple[str, Experts]:
     """Every tensor of every expert of every layer; none is missing and none is too many."""
     found: Experts = defaultdict(lambda: defaultdict(dict))
     prefixes: dict[str, str] = {}
     for name, tensor in checkpoint.tensors.items():
-        if match := _EXPERT.fullmatch(name):
+        if "mlp.experts." in name:
+            match = _EXPERT.fullmatch(name)
+            if match is None or match[4] not in _PARTS:
+                raise CheckpointError(_not_of_quark(tensor))
             prefix, layer, expert, part = match.groups()
-            if part not in _PARTS:
-                raise CheckpointError(
-                    f"{tensor.path}: {name}: a name that Quark 0.12 does not give: this is the release of another version"
-                )
             prefixes.setdefault(prefix, name)
             found[int(layer)][int(expert)][part] = tensor
     if not found:
@@ -101,15 +104,9 @@ def _experts(checkpoint: Checkpoint, text: dict[str, Any]) -> tuple[str, Experts
         )
     if len(prefixes) > 1:
         raise CheckpointError(f"{checkpoint.folder}: experts of more than one model: {' and '.join(prefixes.values())}")
-    count = text.get("n_routed_experts", 1 + max(expert for of_layer in found.values() for expert in of_layer))
-    layers = text.get("num_hidden_layers", 1 + max(found))
-    first = text.get("first_k_dense_replace", min(found))
-    if not all(type(value) is int and 0 <= value < 100_000 for value in (count, layers, first)):
-        raise CheckpointError(
-            f"{checkpoint.folder / 'config.json'}: n_routed_experts, num_hidden_layers or first_k_dense_replace is no count"
-        )
+    layers, count = routed(checkpoint, {*found}, 1 + max(expert for of_layer in found.values() for expert in of_layer))
     prefix = next(iter(prefixes))
-    for layer in range(first, layers):
+    for layer in layers:
         for expert in range(count):
             for part in _PARTS:
                 if part not in found.get(layer, {}).get(expert, {}):
@@ -117,13 +114,26 @@ def _experts(checkpoint: Checkpoint, text: dict[str, Any]) -> tuple[str, Experts
                         f"{checkpoint.folder}: {prefix}{layer}.mlp.experts.{expert}.{part} is missing: a shard is missing or old"
                     )
     for layer in found:
-        if not first <= layer < layers or len(found[layer]) != count:
+        if layer not in layers or len(found[layer]) != count:
             extra = max(found[layer])
             raise CheckpointError(
                 f"{checkpoint.folder}: {prefix}{layer}.mlp.experts.{extra} is one too many: "
-                f"config.json says {layers} layers of {count} experts"
+                f"config.json says {layers.stop} layers of {count} experts"
             )
     return prefix, {layer: dict(sorted(found[layer].items())) for layer in sorted(found)}
+
+
+def routed(checkpoint: Checkpoint, found: set[int], experts: int) -> tuple[range, int]:
+    """The layers that have routed experts, and how many, by config.json; where it does not say, by what was found."""
+    text = checkpoint.config.get("text_config", checkpoint.config)
+    count = text.get("n_routed_experts", experts)
+    layers = text.get("num_hidden_layers", 1 + max(found))
+    first = text.get("first_k_dense_replace", min(found))
+    if not all(type(value) is int and 0 <= value < 100_000 for value in (count, layers, first)):
+        raise CheckpointError(
+            f"{checkpoint.folder / 'config.json'}: n_routed_experts, num_hidden_layers or first_k_dense_replace is no count"
+        )
+    return range(first, layers), count
 
 
 def _fused(name: str, experts: dict[int, dict[str, Tensor]]) -> Iterator[Target]:
@@ -173,16 +183,18 @@ def _others(checkpoint: Checkpoint) -> Iterator[Target]:
         scale = tensors.get(f"{name}_scale") if name.endswith(".weight") else None
         if scale is not None:
             yield _dequantized(tensor, scale)
+        elif _OTHER_QUARK.search(name):
+            raise CheckpointError(_not_of_quark(tensor))
+        elif tensor.dtype in ("U8", "F8_E4M3") and name.endswith(".weight"):
+            raise CheckpointError(f"{tensor.path}: {name} is {tensor.dtype}, and its weight_scale is not there")
         elif tensor.dtype not in _PLAIN:
-            raise CheckpointError(
-                f"{tensor.path}: {name} is {tensor.dtype}, and its {name.rpartition('.')[2]}_scale is not there"
-            )
-        elif re.search(r"(scale|zero_point|quantizer\w*)$", name):
-            raise CheckpointError(
-                f"{tensor.path}: {name}: a name that Quark 0.12 does not give: this is the release of another version"
-            )
+            raise CheckpointError(f"{tensor.path}: {name} is {tensor.dtype}, and no format of this release")
         else:
             yield Target(name, tensor.dtype, tensor.shape, [Piece("copy", (tensor,), 0, tensor.size)])
+
+
+def _not_of_quark(tensor: Tensor) -> str:
+    return f"{tensor.path}: {tensor.name}: a name that Quark 0.12 does not give: this is the release of another version"
 
 
 def _dequantized(weight: Tensor, scale: Tensor) -> Target:

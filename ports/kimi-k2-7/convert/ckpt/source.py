@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ckpt.errors import CheckpointError
-from ckpt.headers import Tensor, read_header
+from ckpt.headers import Tensor, read_header, regular_size, unique_keys
 
 INDEX = "model.safetensors.index.json"
 CONFIG = "config.json"
+RECORD = "conversion.json"
+"""Says what a folder is being made from, and by what."""
+LOCK = ".conversion.lock"
+LEFT_OUT = (".cache", ".git")
+"""Folders of what fetched a checkpoint, not of the checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,7 @@ class Checkpoint:
     tensors: dict[str, Tensor]
     shards: list[Path]
     others: list[Path]
-    """Files that are neither shards, index nor configuration, from the folder on."""
+    """Files that are neither shards, index nor configuration, from the folder on; each can be read."""
 
     def fingerprint(self) -> str:
         """Tells this source from another, or from itself after a change: by sizes and times of change of the shards."""
@@ -52,15 +59,36 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         tensors = {name: tensor for path in present.values() for name, tensor in read_header(path).items()}
     if not tensors:
         raise CheckpointError(f"{folder}: holds no tensor")
-    ours = {*present, INDEX, CONFIG}
-    others = sorted(
-        path.relative_to(folder)
-        for path in folder.rglob("*")
-        if not path.is_dir()
-        and not (path.parent == folder and path.name in ours)
-        and ".cache" not in path.relative_to(folder).parts
-    )
+    ours = {*present, INDEX, CONFIG, RECORD, LOCK}
+    others = sorted(path for path in _files(folder) if str(path) not in ours)
+    for path in others:
+        _check_readable(folder / path)
     return Checkpoint(folder, config, tensors, [present[name] for name in sorted(present)], others)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Whatever lies in a folder and in those below it, from it on.  Links are followed, but not back to where they come from."""
+
+    def fails(error: OSError) -> None:
+        raise CheckpointError(f"{error.filename}: can not be read: {(error.strerror or str(error)).lower()}") from None
+
+    for name, folders, files in os.walk(folder, onerror=fails, followlinks=True):
+        here = Path(name)
+        folders[:] = sorted(each for each in folders if each not in LEFT_OUT)
+        for each in folders:
+            if (here / each).is_symlink() and (here / each).resolve() in (here.resolve(), *here.resolve().parents):
+                raise CheckpointError(f"{here / each}: is a link to a folder that it lies in: remove it")
+        for each in files:
+            yield (here / each).relative_to(folder)
+
+
+def _check_readable(path: Path) -> None:
+    try:
+        regular_size(path)
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise CheckpointError(f"{path}: can not be read: {(error.strerror or str(error)).lower()}") from None
 
 
 def _indexed(folder: Path, present: dict[str, Path]) -> dict[str, Tensor]:
@@ -90,7 +118,8 @@ def _indexed(folder: Path, present: dict[str, Path]) -> dict[str, Tensor]:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file that holds a mapping.  Raises :class:`CheckpointError`."""
     try:
-        data = json.loads(path.read_text("utf-8"))
+        regular_size(path)
+        data = json.loads(path.read_text("utf-8"), object_pairs_hook=unique_keys)
     except OSError as error:
         raise CheckpointError(f"{path}: can not be read: {(error.strerror or str(error)).lower()}") from None
     except (ValueError, RecursionError) as error:

@@ -1,7 +1,8 @@
 """A fused MXFP4 checkpoint as per-channel FP8, one tensor an expert, in the form of compressed-tensors.
 
 Names and shapes: compressed-tensors' "float-quantized" with the strategy "channel", as vLLM's loaders of experts read it:
-``experts.E.gate_proj.weight`` F8_E4M3 [N, K] and ``….weight_scale`` F32 [N, 1].  Everything else is copied.
+``experts.E.gate_proj.weight`` F8_E4M3 [N, K] and ``….weight_scale`` F32 [N, 1].  Everything else is copied.  Nothing in
+config.json can say which E4M3 it is, so each file's header does, as ``e4m3_largest``.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from ckpt.dequantize import GROUP
 from ckpt.errors import CheckpointError
 from ckpt.headers import Tensor
 from ckpt.plan import File, Form, Piece, Plan, Target
-from ckpt.quark import QUANT_METHOD
-from ckpt.source import Checkpoint
+from ckpt.quark import QUANT_METHOD, routed
+from ckpt.source import CONFIG, Checkpoint
 
 TOOL = "mxfp4_to_fp8"
-_FUSED = re.compile(r"(.*\.mlp\.experts\.)(w13|w2)_weight(_scale)?")
+_FUSED = re.compile(r"((?:.*\.)?layers\.(0|[1-9][0-9]{0,8})\.mlp\.experts\.)(w13|w2)_weight(_scale)?")
 
 
 def fp8_plan(checkpoint: Checkpoint, form: Form) -> Plan:
@@ -25,21 +26,24 @@ def fp8_plan(checkpoint: Checkpoint, form: Form) -> Plan:
     quantization = checkpoint.config.get("quantization_config")
     if not isinstance(quantization, dict) or quantization.get("quant_method") != QUANT_METHOD:
         raise CheckpointError(f"{checkpoint.folder}: quant_method is not {QUANT_METHOD!r}: give what repack_quark_mxfp4.py made")
+    if isinstance(text := checkpoint.config.get("text_config", {}), dict) and text.get("quantization_config"):
+        raise CheckpointError(f"{checkpoint.folder / CONFIG}: text_config says another quantization_config: remove it")
     by_file: dict[str, list[Target]] = {path.name: [] for path in checkpoint.shards}
-    fused = 0
+    layers: dict[str, dict[int, Tensor]] = {"w13": {}, "w2": {}}
     for name in sorted(checkpoint.tensors):
         tensor = checkpoint.tensors[name]
         match = _FUSED.fullmatch(name)
         if match is None:
+            if "mlp.experts." in name:
+                raise CheckpointError(f"{tensor.path}: {name}: a name that repack_quark_mxfp4.py does not give")
             by_file[tensor.path.name].append(Target(name, tensor.dtype, tensor.shape, [Piece("copy", (tensor,), 0, tensor.size)]))
-        elif not match[3]:
-            fused += 1
-            by_file[tensor.path.name] += _experts(match[1], match[2], tensor, checkpoint.tensors.get(f"{name}_scale"), form)
+        elif not match[4]:
+            layers[match[3]][int(match[2])] = tensor
+            by_file[tensor.path.name] += _experts(match[1], match[3], tensor, checkpoint.tensors.get(f"{name}_scale"), form)
         elif name.removesuffix("_scale") not in checkpoint.tensors:
             raise CheckpointError(f"{tensor.path}: {name} is the scale of a weight that is not there")
-    if not fused:
-        raise CheckpointError(f"{checkpoint.folder}: holds no experts.w13_weight: give what repack_quark_mxfp4.py made")
-    files = [File(name, targets) for name, targets in by_file.items()]
+    _check_whole(checkpoint, layers)
+    files = [File(name, targets, {"e4m3_largest": str(form.largest)}) for name, targets in by_file.items()]
     linears = sorted(
         target.name.removesuffix(".weight")
         for file in files
@@ -47,9 +51,26 @@ def fp8_plan(checkpoint: Checkpoint, form: Form) -> Plan:
         if target.name.endswith(".weight") and target.dtype == "BF16" and len(target.shape) == 2
     )
     config = {**checkpoint.config, "quantization_config": _compressed_tensors(linears)}
-    others = [path for path in checkpoint.others if str(path) not in ("conversion.json", ".conversion.lock")]
-    tool = f"{TOOL} {form.largest}{' rounded' if form.rounds else ''}"
-    return Plan(tool, files, config, others, checkpoint.folder, checkpoint.fingerprint())
+    exact = f"{TOOL}, up to {form.largest}"
+    # What was exact so far is what would be written if numbers may be rounded.
+    tool, continues = (f"{exact}, rounded", [exact]) if form.rounds else (exact, [])
+    return Plan(tool, files, config, checkpoint.others, checkpoint.folder, checkpoint.fingerprint(), continues)
+
+
+def _check_whole(checkpoint: Checkpoint, found: dict[str, dict[int, Tensor]]) -> None:
+    """Every layer that config.json gives routed experts has both weights, with all experts."""
+    if not found["w13"] and not found["w2"]:
+        raise CheckpointError(f"{checkpoint.folder}: holds no experts.w13_weight: give what repack_quark_mxfp4.py made")
+    some = next(iter((found["w13"] or found["w2"]).values()))
+    layers, count = routed(checkpoint, {*found["w13"], *found["w2"]}, some.shape[0])
+    for which, of_layer in found.items():
+        if missing := {*layers} - {*of_layer}:
+            raise CheckpointError(f"{checkpoint.folder}: layer {min(missing)} has no experts.{which}_weight: a shard is missing")
+        if extra := {*of_layer} - {*layers}:
+            raise CheckpointError(f"{of_layer[min(extra)]}: config.json has experts in {layers.start} to {layers.stop - 1}")
+        for tensor in of_layer.values():
+            if tensor.shape[0] != count:
+                raise CheckpointError(f"{tensor}: config.json says {count} experts")
 
 
 def _compressed_tensors(ignored: list[str]) -> dict[str, object]:
