@@ -368,6 +368,6 @@ def test_an_error_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert run(tmp_path / "none", tmp_path / "made", "--json") == 1
     out, err = capsys.readouterr()
     assert out == "" and json.loads(err) == {"error": f"{tmp_path / 'none'}: no such folder"}
-    for jobs in ("0", "65", "-1"):
+    for jobs in ("0", "17", "-1"):
         with pytest.raises(SystemExit, match="2"):
             run(tmp_path / "none", tmp_path / "made", "--jobs", jobs)

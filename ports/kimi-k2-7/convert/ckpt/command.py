@@ -22,7 +22,8 @@ from ckpt.source import Checkpoint
 ASSUMED_RATE = 1e9
 """Bytes a second, for the time that is told before the work; the rate is told with it."""
 LARGEST = {"gaudi2": channels.GAUDI2, "e4m3fn": channels.E4M3FN}
-MOST_JOBS = 64
+MOST_JOBS = 16
+"""With as many the proofs stay within 256 MB."""
 
 
 def add_options(parser: argparse.ArgumentParser, source: Path) -> None:
@@ -118,21 +119,17 @@ def announce(source: Checkpoint, plan: Plan, options: argparse.Namespace) -> Non
     print(f"{free}; at 1 GB/s it takes {minutes:,.0f} min", flush=True)
 
 
-def convert(plan: Plan, options: argparse.Namespace, afterwards: Callable[[], None] | None = None) -> int:
-    """Carry a plan out, unless it is only to be told; ``afterwards``, a verification, runs while the folder is still locked.
-
-    A folder where all is there is verified as it is: nothing in it is written.
-    """
+def convert(plan: Plan, options: argparse.Namespace, *, again: bool = True) -> None:
+    """Carry a plan out, unless it is only to be told; not ``again`` where all is there: then nothing is written or locked."""
     engine.check_places(options.src, options.dst)
     if options.dry_run:
         engine.check_fits(plan, options.dst)
-        return 0
-    if afterwards and engine.finished(plan, options.dst):
-        afterwards()
-        return 0
+        return
+    if not again and engine.finished(plan, options.dst):
+        return
     with engine.opened(plan, options.dst) as work:
-        if work.was_finished and (again := [file.name for file in work.todo] + [str(other) for other in work.others]):
-            tell(options, {"again": again}, f"changed or lost since, and written again: {', '.join(again)}")
+        if work.was_finished and (names := [file.name for file in work.todo] + [str(other) for other in work.others]):
+            tell(options, {"again": names}, f"changed or lost since, and written again: {', '.join(names)}")
         with Progress("written", work.bytes_to_write, as_json=options.json) as progress:
             engine.carry_out(work, options.jobs, progress.add)
         for name, count in sorted(work.rounded.items()):
@@ -140,9 +137,6 @@ def convert(plan: Plan, options: argparse.Namespace, afterwards: Callable[[], No
         if work.rounded:
             total = sum(work.rounded.values())
             tell(options, {"rounded": total}, f"{total:,} elements rounded in {len(work.rounded):,} tensors")
-        if afterwards:
-            afterwards()
-    return 0
 
 
 def tell(options: argparse.Namespace, data: dict[str, object], text: str) -> None:

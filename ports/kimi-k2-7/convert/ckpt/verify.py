@@ -106,14 +106,13 @@ def _dequantized(left: Side, right: Side, name: str) -> int:
     rows, columns = source.shape[0], source.shape[1] * (2 if source.dtype == "U8" else 1)
     if target.dtype != "BF16" or target.shape != (rows, columns):
         raise Spoilt(target.file, f"{name} is {target}, not BF16 {[rows, columns]}")
-    scales = exactly.floats(left.read(scale, 0, scale.length), scale.dtype).reshape(rows, -1)
+    per_row, of_row = source.length // rows, scale.length // rows
     step = max(1, STRETCH // (8 * columns))
     for row in range(0, rows, step):
         count = min(step, rows - row)
-        per_row = source.length // rows
         codes = left.read(source, row * per_row, count * per_row).reshape(count, per_row)
         found = exactly.floats(right.read(target, row * columns * 2, count * columns * 2), "BF16").reshape(count, columns)
-        of_rows = scales[row : row + count]
+        of_rows = exactly.floats(left.read(scale, row * of_row, count * of_row), scale.dtype).reshape(count, -1)
         wanted = exactly.mxfp4(codes, of_rows) if source.dtype == "U8" else exactly.rounded(exactly.fp8(codes, of_rows))
         same = (found == wanted) & (np.signbit(found) == np.signbit(wanted))
         if not same.all():
