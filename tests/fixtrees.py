@@ -10,6 +10,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from apply_all import main
+
 RUNNER = '''\
 """A stand-in."""
 import torch
@@ -234,3 +238,24 @@ def upstream(root: Path) -> Tree | None:
     for package, (version, commit) in VERSIONS[profile].items():
         write_version(root / package, version, commit)
     return Tree(root, profile)
+
+
+def run(tree: Tree, *arguments: str) -> int:
+    """Run ``apply_all.py`` on a tree, in this process."""
+    return main(["--profile", tree.profile, "--site-packages", str(tree.root), *arguments])
+
+
+def fails(capsys: pytest.CaptureFixture[str], code: int, tree: Tree, *arguments: str) -> str:
+    """A run that fails, writes nothing and says why on standard error."""
+    before = everything(tree)
+    capsys.readouterr()
+    assert run(tree, *arguments) == code
+    out, said = capsys.readouterr()
+    assert out == "" and said.startswith("apply_all.py: ")
+    assert everything(tree) == before
+    return said
+
+
+def everything(tree: Tree) -> dict[str, bytes]:
+    """Every file of a tree, the pack's own too."""
+    return {str(path.relative_to(tree.root)): path.read_bytes() for path in sorted(tree.root.rglob("*")) if path.is_file()}
