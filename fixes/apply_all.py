@@ -78,17 +78,20 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
     packages = image.find(sorted(profile.image), options.site_packages)
     image.check(packages, profile.image)
     store = Store(work.home(packages))
+    known = catalog.fixes([*profile.fixes, *profile.opt_in])
 
     def choose(applied: list[str]) -> list[catalog.Fix]:
-        """What was opted for once stays, until it is reverted."""
+        """What was opted for once stays, until it is reverted; fixes that only an older pack knew are left out, which reverts them."""
         if options.revert:
-            return catalog.fixes(_in_order(profile, [name for name in applied if options.only and name not in options.only]))
-        return catalog.fixes(_in_order(profile, [*names, *applied]))
+            chosen = [name for name in applied if options.only and name not in options.only]
+        else:
+            chosen = [*names, *applied]
+        return [fix for fix in known if fix.name in chosen]
 
     if options.dry_run or options.verify:
-        planned = work.steady_plan(choose, packages, store)
+        planned = work.steady_plan(choose, known, packages, store)
     else:
-        planned = work.settle(choose, packages, store)
+        planned = work.settle(choose, known, packages, store)
     changed = [str(file.path) for file in planned.changes]
     if options.dry_run:
         diff = [line for file in planned.changes for line in _diff(file)]
@@ -100,11 +103,6 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
     states = {fix.name: missing if planned.missing(fix) else present for fix in planned.fixes}
     lines = [f"{states[fix.name]:<8}  {fix.name:<24}{fix.title}" for fix in planned.fixes] or ["no fix to apply"]
     return {"exit": int("missing" in states.values()), "fixes": states, "files": changed, "lines": lines}
-
-
-def _in_order(profile: catalog.Profile, names: list[str]) -> list[str]:
-    """In the order of the profile; fixes that only an older pack knew are left out, which reverts them."""
-    return [name for name in [*profile.fixes, *profile.opt_in] if name in names]
 
 
 def _listed(wanted: str | None) -> dict[str, Any]:

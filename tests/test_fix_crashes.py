@@ -61,6 +61,24 @@ def test_killed_at_every_step(tmp_path: Path, patched: dict[str, bytes], argumen
     assert at > 25
 
 
+def test_a_revert_killed_at_every_step_and_then_applied(tmp_path: Path, patched: dict[str, bytes]) -> None:
+    """The originals that the killed run removed are kept anew: another revert has them."""
+    fresh = stand_in(tmp_path / "fresh").contents()
+    start = stand_in(tmp_path / "start")
+    assert run(start) == 0
+    at, code = 0, -signal.SIGKILL
+    while code is not None:
+        at += 1
+        tree = Tree(tmp_path / f"site{at}", start.profile)
+        shutil.copytree(start.root, tree.root)
+        code = interrupted(tree, at, crashing.killed, "--revert")
+        assert run(tree) == 0, f"step {at}"
+        assert tree.contents() == patched, f"step {at}"
+        assert run(tree, "--revert") == 0, f"step {at}"
+        assert everything(tree) == fresh, f"step {at}"
+        shutil.rmtree(tree.root)
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EACCES])
 def test_an_error_at_every_step(tmp_path: Path, patched: dict[str, bytes], number: int) -> None:
     def broken() -> None:

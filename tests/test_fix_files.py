@@ -5,16 +5,17 @@ from __future__ import annotations
 import difflib
 import os
 import py_compile
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from fixpack import catalog, editing, image, store, work
-from fixtrees import EXECUTOR, Tree, fails, run
+from fixtrees import EXECUTOR, Tree, everything, fails, run, stand_in, write_version
 
 RUNNER = "vllm_gaudi/v1/worker/hpu_model_runner.py"
 SAMPLER = "vllm/v1/sample/ops/topk_topp_sampler.py"
@@ -84,16 +85,9 @@ def test_a_damaged_record(tree: Tree, capsys: pytest.CaptureFixture[str], damage
     assert "record.json: is damaged" in fails(capsys, 5, tree)
 
 
-def test_a_damaged_original(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tree) == 0
-    for kept in (tree.root / store.FOLDER / "originals").iterdir():
-        kept.write_bytes(b"x")
-    assert "is damaged" in fails(capsys, 5, tree, "--revert")
-
-
 def test_the_record_of_a_later_pack(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tree) == 0
-    (tree.root / store.FOLDER / "record.json").write_text('{"format": 2, "files": {}}')
+    (tree.root / store.FOLDER / "record.json").write_text('{"format": 3, "files": {}}')
     assert "was written by another pack" in fails(capsys, 4, tree)
 
 
@@ -175,7 +169,7 @@ def test_changes_that_meet_are_refused() -> None:
 def test_a_plan_changes_nothing_else(tree: Tree) -> None:
     """What is not edited stays byte for byte: without the lines that were added or replaced, the file is what it was."""
     packages = image.find(["vllm", "vllm_gaudi"], tree.root)
-    for file in work.plan(lambda _: catalog.fixes(FIXES), packages, store.Store(tree.root)).files:
+    for file in work.plan(lambda _: catalog.fixes(FIXES), [], packages, store.Store(tree.root)).files:
         before, after = file.original.decode().splitlines(), iter(file.wanted.decode().splitlines())
         kept = _subsequence(before, after)
         assert len(before) - kept <= 3, file.name
@@ -184,3 +178,83 @@ def test_a_plan_changes_nothing_else(tree: Tree) -> None:
 def _subsequence(lines: list[str], others: Iterator[str]) -> int:
     found = list(others)
     return sum(block.size for block in difflib.SequenceMatcher(None, lines, found, autojunk=False).get_matching_blocks())
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+def originals(tree: Tree) -> set[bytes]:
+    return {path.read_bytes() for path in (tree.root / store.FOLDER / "originals").iterdir()}
+
+
+@pytest.mark.parametrize("arguments", [(), ("--revert",), ("--verify",), ("--only", "logprobs-decode-guard"), ("--dry-run",)])
+def test_originals_outlive_their_record(tree: Tree, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+    """Without its record nothing says which original is whose; they are all that is left of the packages."""
+    assert run(tree) == 0
+    kept = originals(tree)
+    (tree.root / store.FOLDER / "record.json").unlink()
+    said = fails(capsys, 4, tree, *arguments)
+    assert f"what it was may lie in {tree.root / store.FOLDER}/originals" in said
+    assert originals(tree) == kept
+
+
+def test_originals_that_nothing_is_known_of_are_kept(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+    """As of a pack that fixed other files: the files of this one carry nothing, and there is no record."""
+    place = tree.root / store.FOLDER / "originals"
+    place.mkdir(parents=True)
+    (place.parent / "lock").touch()
+    (place / store.digest(b"x = 1\n")).write_bytes(b"x = 1\n")
+    assert f"{place}: holds originals of files that there is no record of" in fails(capsys, 4, tree, "--revert")
+
+
+def test_nothing_to_revert_is_said_of_packages_without_fixes_only(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tree) == 0
+    shutil.rmtree(tree.root / store.FOLDER)
+    assert "there is no record of it: reinstall the package" in fails(capsys, 4, tree, "--revert")
+
+
+def test_a_package_that_was_installed_anew_since(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another build of it, with other files: those are what the fixes go into now, and what a revert gives back."""
+    assert run(tree) == 0
+    stand_in(tree.root)
+    write_version(tree.root / "vllm", "0.30.0+other", "gced6857af")
+    for name in (EXECUTOR, SAMPLER):
+        (tree.root / name).write_text(tree.read(name) + "# Of the other build.\n")
+    fresh = tree.contents()
+    assert run(tree, "--verify") == 1
+    assert run(tree) == 0
+    assert run(tree, "--verify") == 0
+    assert tree.contents()[EXECUTOR].endswith(b"# Of the other build.\n")
+    assert run(tree, "--revert") == 0
+    assert everything(tree) == fresh
+
+
+def test_the_same_build_installed_anew(tree: Tree, patched: dict[str, bytes]) -> None:
+    assert run(tree) == 0
+    stand_in(tree.root)
+    assert run(tree) == 0
+    assert tree.contents() == patched
+
+
+def test_what_changed_a_file_is_told_with_the_record(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tree) == 0
+    (tree.root / EXECUTOR).write_text("x = 1\n")
+    said = fails(capsys, 4, tree)
+    assert f"(the record is {tree.root / store.FOLDER}/record.json)" in said
+    [kept] = re.findall(r"or put back (\S+), then run this again", said)
+    assert b"class WorkerProc" in Path(kept).read_bytes()
+    shutil.copy(kept, tree.root / EXECUTOR)
+    assert run(tree) == 0, "the cure that was named"
+
+
+@pytest.mark.parametrize("damage", [lambda kept: kept.unlink(), lambda kept: kept.write_bytes(b"x")], ids=["gone", "damaged"])
+def test_a_lost_original(tree: Tree, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], object]) -> None:
+    assert run(tree) == 0
+    for kept in (tree.root / store.FOLDER / "originals").iterdir():
+        damage(kept)
+    assert "reinstall the package, then run this again" in fails(capsys, 5, tree)
+    stand_in(tree.root)
+    fresh = tree.contents()
+    assert run(tree) == 0, "the cure that was named"
+    assert run(tree, "--revert") == 0
+    assert everything(tree) == fresh

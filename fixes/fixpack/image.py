@@ -25,8 +25,13 @@ class Package:
     version: str | None
     commit: str | None
 
+    @property
+    def build(self) -> str:
+        """What it was built from."""
+        return f"{self.name} {self.version or 'of unknown version'} at {self.commit or 'an unknown commit'}"
+
     def __str__(self) -> str:
-        return f"{self.name} {self.version or 'of unknown version'} at {self.commit or 'an unknown commit'} in {self.folder}"
+        return f"{self.build} in {self.folder}"
 
 
 def find(names: list[str], site: Path | None = None) -> dict[str, Package]:

@@ -3,6 +3,7 @@
 Beside the packages lies a folder, ``.gaudi-cookbook``: ``record.json`` says of each file the digest of its original and of what
 the pack puts there; ``originals/DIGEST`` holds the originals; ``lock`` keeps two runs apart.  The order is what makes a crash
 harmless: originals first, then the record, then the files.  So at every moment a file's content is one that the record names.
+Once all files are their originals again, the copies go first and the record last.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ from pathlib import Path
 from fixpack.errors import MismatchError, StorageError
 
 FOLDER = ".gaudi-cookbook"
-FORMAT = 1
+FORMAT = 2
+"""Of the record; 1 did not say which build of a package a file belongs to."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = re.compile(r"\..+\.gaudi-cookbook-\d+")
 _UNCHECKED, _HASHED = 0b01, 0b11
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the record says of one file: digests (SHA-256), and the fixes in what the pack put there.
+    """What the record says of one file: digests (SHA-256), the fixes in what the pack put there, and the build it was put into.
 
     ``patched`` holds one digest; more while a run replaces one patched file by another.
     """
@@ -39,6 +42,7 @@ class Recorded:
     original: str
     patched: list[str]
     fixes: list[str]
+    package: str = ""
 
 
 class Store:
@@ -46,12 +50,14 @@ class Store:
 
     def __init__(self, home: Path) -> None:
         self.folder = home / FOLDER
+        self.file = self.folder / "record.json"
+        self.originals = self.folder / "originals"
 
     def record(self) -> dict[str, Recorded]:
         """The record, empty if nothing was ever applied here."""
         try:
-            data = json.loads((self.folder / "record.json").read_text("utf-8"))
-            if data["format"] != FORMAT:
+            data = json.loads(self.file.read_text("utf-8"))
+            if data["format"] not in (1, FORMAT):
                 raise MismatchError(
                     f"{self.folder}: was written by another pack, of format {data['format']}: revert with that one"
                 )
@@ -61,57 +67,75 @@ class Store:
         except OSError as error:
             raise _failed(error, self.folder) from None
         except (ValueError, TypeError, KeyError):
-            raise StorageError(
-                f"{self.folder}/record.json: is damaged: reinstall the packages and remove {self.folder}"
-            ) from None
+            raise StorageError(f"{self.file}: is damaged: reinstall the packages and remove {self.folder}") from None
 
-    def original(self, digest_: str) -> bytes:
-        """What a file held before the pack.  Raises :class:`StorageError` if it is gone or damaged."""
+    def kept(self) -> set[str]:
+        """The digests of the originals that are kept."""
         try:
-            content = (self.folder / "originals" / digest_).read_bytes()
+            return {name for name in os.listdir(self.originals) if _DIGEST.fullmatch(name)}
+        except FileNotFoundError:
+            return set()
         except OSError as error:
-            raise _failed(error, self.folder / "originals" / digest_) from None
+            raise _failed(error, self.originals) from None
+
+    def original(self, digest_: str, path: Path) -> bytes:
+        """What a file held before the pack.  Raises :class:`StorageError` if it is gone or damaged."""
+        place = self.originals / digest_
+        try:
+            content = place.read_bytes()
+        except FileNotFoundError:
+            raise StorageError(f"{path}: what it was, {place}, is gone: reinstall the package, then run this again") from None
+        except OSError as error:
+            raise _failed(error, place) from None
         if digest(content) != digest_:
-            raise StorageError(f"{self.folder}/originals/{digest_}: is damaged: reinstall the packages and remove {self.folder}")
+            raise StorageError(f"{path}: what it was, {place}, is damaged: reinstall the package, then run this again")
         return content
 
     def keep(self, contents: Iterable[bytes]) -> None:
         """Keep originals."""
-        place = self.folder / "originals"
-        with _storing(place):
-            place.mkdir(exist_ok=True)
-            for content in contents:
-                file = place / digest(content)
-                if not file.exists():
+        for content in contents:
+            file = self.originals / digest(content)
+            with _storing(self.originals):
+                self.originals.mkdir(exist_ok=True)
+                if not file.exists() or file.read_bytes() != content:
                     _write(file, content, None)
 
     def write_record(self, files: dict[str, Recorded]) -> None:
         """Write down what is going to be written."""
         data = {"format": FORMAT, "files": {name: asdict(entry) for name, entry in files.items()}}
         with _storing(self.folder):
-            _write(self.folder / "record.json", (json.dumps(data, indent=1) + "\n").encode(), None)
+            _write(self.file, (json.dumps(data, indent=1) + "\n").encode(), None)
 
     def forget(self) -> None:
-        """Remove the folder, the record first: without it there is nothing that the rest would belong to."""
+        """Remove the folder, the record last: it says that the files are what they were."""
         with _storing(self.folder):
-            for path in [self.folder / "record.json", *sorted((self.folder / "originals").glob("*")), self.folder / "lock"]:
+            for path in [*(self.originals / name for name in sorted(self.kept())), self.file, self.folder / "lock"]:
                 path.unlink(missing_ok=True)
-            for place in (self.folder / "originals", self.folder):
-                with contextlib.suppress(FileNotFoundError):
+            for place in (self.originals, self.folder):
+                try:
                     place.rmdir()
+                except OSError as error:
+                    if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):  # somebody put something there
+                        raise
 
     @property
     def exists(self) -> bool:
         """Whether the folder is there, with a record or without one."""
         return self.folder.is_dir()
 
+    def leftovers(self, folders: Iterable[Path]) -> list[Path]:
+        """What a run is writing, or was when it was killed."""
+        found = []
+        for folder in {self.folder, self.originals, *folders}:
+            with contextlib.suppress(FileNotFoundError), _storing(folder):
+                found += [folder / name for name in os.listdir(folder) if _TEMPORARY.fullmatch(name)]
+        return found
+
     def sweep(self, folders: Iterable[Path]) -> None:
         """Remove what a killed run was writing.  Only under the lock."""
-        for folder in {self.folder, self.folder / "originals", *folders}:
-            with contextlib.suppress(FileNotFoundError), _storing(folder):
-                for name in os.listdir(folder):
-                    if _TEMPORARY.fullmatch(name):
-                        os.unlink(folder / name)
+        for path in self.leftovers(folders):
+            with _storing(path):
+                os.unlink(path)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
