@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import py_compile
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import crashing
 from fixpack import catalog, editing, image, store, work
 from fixtrees import EXECUTOR, Tree, everything, fails, run, stand_in, write_version
 
@@ -76,13 +80,6 @@ def test_fixes_without_a_record(tree: Tree, capsys: pytest.CaptureFixture[str]) 
     assert run(tree) == 0
     shutil.rmtree(tree.root / store.FOLDER)
     assert "there is no record of it: reinstall the package" in fails(capsys, 4, tree)
-
-
-@pytest.mark.parametrize("damage", ["{", "[]", '{"format": 1}', '{"format": 1, "files": {"x": 3}}', "\udc80"])
-def test_a_damaged_record(tree: Tree, capsys: pytest.CaptureFixture[str], damage: str) -> None:
-    assert run(tree) == 0
-    (tree.root / store.FOLDER / "record.json").write_bytes(damage.encode("utf-8", "surrogateescape"))
-    assert "record.json: is damaged" in fails(capsys, 5, tree)
 
 
 def test_the_record_of_a_later_pack(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,3 +255,151 @@ def test_a_lost_original(tree: Tree, capsys: pytest.CaptureFixture[str], damage:
     assert run(tree) == 0, "the cure that was named"
     assert run(tree, "--revert") == 0
     assert everything(tree) == fresh
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "{", "[]", "3", "null", '{"format": 2}', '{"format": 2, "files": []}', '{"format": 2, "files": {"vllm/a.py": 3}}',
+        "\udc80",
+        '{"format": 2, "files": {"vllm/a.py": {"original": "x", "patched": ["y"], "fixes": []}}}',
+        '{"format": 2, "files": {"vllm/a.py": {"original": "DIGEST", "patched": [], "fixes": []}}}',
+        '{"format": 2, "files": {"vllm/a.py": {"original": "DIGEST", "patched": "DIGEST", "fixes": []}}}',
+        '{"format": 2, "files": {"vllm/a.py": {"original": "DIGEST", "patched": ["DIGEST"], "fixes": [1]}}}',
+        '{"format": 2, "files": {"vllm/a.py": {"original": "DIGEST", "patched": ["DIGEST"], "fixes": [], "package": 1}}}',
+        '{"format": 2, "files": {"vllm/../a.py": {"original": "DIGEST", "patched": ["DIGEST"], "fixes": []}}}',
+        '{"format": 2, "files": {"/a.py": {"original": "DIGEST", "patched": ["DIGEST"], "fixes": []}}}',
+        '{"format": 2, "files": {"other/a.py": {"original": "DIGEST", "patched": ["DIGEST"], "fixes": []}}}',
+        "[" * 100_000,
+    ],
+    ids=range(17),
+)  # fmt: skip
+def test_a_damaged_record(tree: Tree, capsys: pytest.CaptureFixture[str], damage: str) -> None:
+    assert run(tree) == 0
+    record = tree.root / store.FOLDER / "record.json"
+    record.write_bytes(damage.replace("DIGEST", "0" * 64).encode("utf-8", "surrogateescape"))
+    for arguments in ((), ("--revert",), ("--verify",)):
+        said = fails(capsys, 4 if '"other/' in damage else 5, tree, *arguments)
+        assert said.count("\n") == 1
+        assert "is no package of the profile" in said if '"other/' in damage else f"{record}: is damaged: " in said
+
+
+# --- who may read and write ------------------------------------------------------------------------------------------
+
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def open_tree() -> Iterator[Tree]:
+    """A tree in a folder that everybody may enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield stand_in(Path(folder) / "site")
+
+
+def as_nobody(tree: Tree, *arguments: str) -> int | None:
+    """Run as a user who is not the owner, if we are root; else as ourselves."""
+
+    def run_as_nobody() -> int:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+        return run(tree, *arguments)
+
+    return crashing.interrupted(run_as_nobody, 0, crashing.killed, ())
+
+
+def owned(tree: Tree, names: list[str], folders: bool = True) -> None:
+    """Give files, and the folders that they are in, to nobody."""
+    if os.geteuid() == 0:
+        for path in [tree.root, *(tree.root / name for name in names)]:
+            os.chown(path, NOBODY, NOBODY)
+            if folders:
+                os.chown(path.parent if path.is_file() else path, NOBODY, NOBODY)
+
+
+@pytest.mark.parametrize("denied", ["folder", "file", "sticky"])
+def test_packages_that_are_not_all_ours(open_tree: Tree, denied: str) -> None:
+    """All is tried before anything is written: not one package with its fixes, and the other without."""
+    names = sorted({name for fix in catalog.fixes(FIXES) for name in fix.edits})
+    if os.geteuid() != 0:
+        pytest.skip("files of another owner need root")
+    owned(open_tree, names)
+    last = open_tree.root / RUNNER
+    if denied == "folder":
+        os.chown(last.parent, 0, 0)
+    else:
+        os.chown(last, 0, 0)
+    if denied == "sticky":
+        os.chown(last.parent, 0, 0)
+        last.parent.chmod(0o1777)
+        last.chmod(0o666)
+    fresh = everything(open_tree)
+    assert as_nobody(open_tree) == 5
+    assert everything(open_tree) == fresh, "not even a folder of the pack's own is left"
+    assert run(open_tree) == 0, "as root"
+
+
+def test_a_file_system_that_fills_up(tree: Tree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What shall come in is all on the disk before the first file is replaced."""
+    real, written = os.write, 0
+
+    def full(descriptor: int, content: Any) -> int:
+        nonlocal written
+        written += len(content)
+        if written > 9000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, content)
+
+    fresh = everything(tree)
+    monkeypatch.setattr(os, "write", full)
+    assert run(tree) == 5
+    assert "free some space and run it again" in capsys.readouterr().err
+    assert everything(tree) == fresh
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o777])
+@pytest.mark.parametrize("private", [False, True])
+def test_whoever_may_read_the_packages_may_verify(open_tree: Tree, umask: int, private: bool) -> None:
+    if private:
+        open_tree.root.chmod(0o700)
+    before = os.umask(umask)
+    try:
+        assert run(open_tree) == 0
+    finally:
+        os.umask(before)
+    made = {path.stat().st_mode & 0o777 for path in (open_tree.root / store.FOLDER).rglob("*") if path.is_file()}
+    assert made == {0o600 if private else 0o644}
+    assert {path.stat().st_mode & 0o777 for path in (open_tree.root / store.FOLDER / "x").parents[:1]} == {
+        0o700 if private else 0o755
+    }
+    if not private:
+        assert as_nobody(open_tree, "--verify") == 0
+        assert as_nobody(open_tree) == 0, "there is nothing to do"
+
+
+# --- links -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [(), ("--verify",), ("--dry-run",)])
+def test_a_symbolic_link_is_refused(
+    tree: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    """What it points to may be shared, as an installer's cache; and it would be no link any more."""
+    file = tree.root / EXECUTOR
+    file.rename(tmp_path / "shared.py")
+    file.symlink_to(tmp_path / "shared.py")
+    assert f"{file}: is a symbolic link to {tmp_path}/shared.py: put a copy in its place" in fails(capsys, 4, tree, *arguments)
+    subprocess.run(["cp", "--remove-destination", tmp_path / "shared.py", file], check=True)
+    assert run(tree) == 0, "the cure that was named"
+
+
+def test_a_package_in_a_linked_folder(tree: Tree, tmp_path: Path, patched: dict[str, bytes]) -> None:
+    (tree.root / "vllm").rename(tmp_path / "elsewhere")
+    (tree.root / "vllm").symlink_to(tmp_path / "elsewhere")
+    assert run(tree) == 0
+    assert (tree.root / "vllm").is_symlink()
+    assert (tmp_path / "elsewhere/v1/executor/multiproc_executor.py").read_bytes() == patched[EXECUTOR]
+    assert run(tree, "--verify") == 0

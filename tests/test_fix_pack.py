@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,7 @@ def test_apply_verify_revert(tmp_path: Path, profile: str, capsys: pytest.Captur
     )
     assert run(tree, "--revert") == 0
     assert everything(tree) == fresh
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[-5:]] == [["reverted", fix] for fix in FIXES]
     assert run(tree, "--revert") == 0
     assert capsys.readouterr().out.endswith("nothing to revert\n")
 
@@ -69,7 +71,10 @@ def test_dry_run_is_a_diff_that_patch_applies(tree: Tree, patched: dict[str, byt
     assert capsys.readouterr().out == "nothing to change\n"
 
 
-def test_one_fix_comes_and_goes_alone(tree: Tree, patched: dict[str, bytes], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("out", [("--only", "prompt-order"), ("prompt-order",)], ids=["only", "named"])
+def test_one_fix_comes_and_goes_alone(
+    tree: Tree, patched: dict[str, bytes], out: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     fresh = tree.contents()
     assert run(tree, "--only", "seeded-sampling") == 0
     assert capsys.readouterr().out.split()[:2] == ["applied", "seeded-sampling"]
@@ -81,7 +86,7 @@ def test_one_fix_comes_and_goes_alone(tree: Tree, patched: dict[str, bytes], cap
     assert run(tree) == 0
     assert tree.contents() == patched, "the order of the profile holds, whatever came first"
     capsys.readouterr()
-    assert run(tree, "--revert", "--only", "prompt-order") == 0
+    assert run(tree, "--revert", *out) == 0
     assert capsys.readouterr().out == "reverted  prompt-order\n"
     assert run(tree, "--verify") == 1
     states = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
@@ -146,6 +151,12 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["--profile", "v0.30.0", "--only", "promt-order"], "has no fix 'promt-order', did you mean prompt-order?"),
         (["--profile", "v0.30.0", "promt-order"], "has no fix 'promt-order', did you mean prompt-order?"),
         (["--profile", "v0.30.0", "--only", "prompt-order", "seeded-sampling"], "exclude each other"),
+        (["--profile", "v0.30.0", "--revert", "promt-order"], "has no fix 'promt-order', did you mean prompt-order?"),
+        (["--profile", "v0.30.0", "prompt-order"], "prompt-order is not opt-in, and applied anyway; --only prompt-order applies"),
+        (["--list", "--only", "prompt-order"], "--list goes with --profile and --json alone"),
+        (["--list", "prompt-order"], "--list goes with --profile and --json alone"),
+        (["--list", "--site-packages", "/tmp"], "--list goes with --profile and --json alone"),
+        (["--profile", "v0.30.0", "--site-packages", ""], "--site-packages '': names no folder"),
         (["--profile", "v0.30.0", "--site-packages", "/nowhere"], "--site-packages /nowhere: no such folder"),
     ],
 )
@@ -182,6 +193,94 @@ def test_a_bare_python_runs_it(tmp_path: Path) -> None:
     )
 
 
+# --- where its output goes -------------------------------------------------------------------------------------------
+
+
+def script(tree: Tree, *arguments: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run the script in a process of its own."""
+    command = [sys.executable, str(ROOT / "fixes/apply_all.py"), "--profile", tree.profile, "--site-packages", str(tree.root)]
+    return subprocess.run([*command, *arguments], stderr=subprocess.PIPE, **more)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [((), 0), (("--json",), 0), (("--verify",), 1), (("--revert",), 0), (("--dry-run",), 5), (("--dry-run", "--json"), 5)],
+)
+def test_output_that_can_not_be_written(tree: Tree, patched: dict[str, bytes], arguments: tuple[str, ...], code: int) -> None:
+    """What was done is done: only if output was all there was to do, the run failed."""
+    with open("/dev/full", "w") as full:
+        done = script(tree, *arguments, stdout=full)
+    assert done.stderr == b"apply_all.py: the output can not be written: no space left on device\n"
+    assert done.returncode == code
+    assert (tree.contents() == patched) == (arguments in ((), ("--json",)))
+
+
+@pytest.mark.parametrize(("arguments", "code"), [((), 0), (("--verify",), 1), (("--dry-run",), 0)])
+def test_a_reader_that_has_read_enough(tree: Tree, arguments: tuple[str, ...], code: int) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = script(tree, *arguments, stdout=writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (code, b"")
+
+
+def test_no_output_at_all(tree: Tree, patched: dict[str, bytes]) -> None:
+    command = f"exec {sys.executable} {ROOT}/fixes/apply_all.py --profile {tree.profile} --site-packages {tree.root} >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command]).returncode == 0
+    assert tree.contents() == patched
+
+
+def test_a_diff_is_utf_8_whatever_the_locale(tree: Tree, patched: dict[str, bytes]) -> None:
+    """Also of a file with form feeds, carriage returns, and what else Python calls the end of a line."""
+    file = tree.root / EXECUTOR
+    line = "                self.handle_output(error)\n"
+    text = file.read_text().replace(line, f"{line}\x0c\n# ä\u2028ö\r\n")
+    file.write_text(text, encoding="utf-8", newline="")
+    done = script(tree, "--dry-run", stdout=subprocess.PIPE, env={"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    subprocess.run(["patch", "-s", "-p1", "--binary"], input=done.stdout, cwd=tree.root, check=True)
+    by_patch = tree.contents()
+    file.write_text(text, encoding="utf-8", newline="")
+    for name in {name for fix in catalog.fixes(FIXES) for name in fix.edits} - {EXECUTOR}:
+        (tree.root / name).write_bytes(stand_in(tree.root.parent / "fresh").contents()[name])
+    assert run(tree) == 0
+    assert tree.contents() == by_patch
+
+
+def test_a_path_is_printed_as_the_bytes_it_is(tree: Tree) -> None:
+    root = tree.root.parent / "\udcff"
+    tree.root.rename(root)
+    write_version(root / "vllm", "0.29.0", "gced6857af")
+    done = script(Tree(root, tree.profile))
+    assert done.returncode == 3
+    assert b"/\xff/vllm, expected version 0.30.0" in done.stderr
+
+
+@pytest.mark.parametrize("how", [{"env": {"PYTHONSAFEPATH": "1"}}, "-I", "-P"], ids=str)
+def test_a_python_that_does_not_look_beside_the_script(tree: Tree, how: Any) -> None:
+    if how == "-P" and sys.version_info < (3, 11):
+        pytest.skip("-P is of Python 3.11")
+    flags, more = ([how], {}) if isinstance(how, str) else ([], how)
+    command = [sys.executable, *flags, str(ROOT / "fixes/apply_all.py"), "--profile", tree.profile]
+    done = subprocess.run([*command, "--site-packages", str(tree.root)], capture_output=True, text=True, **more)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_interrupted_run_says_so(
+    tree: Tree, patched: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupt)
+    assert run(tree) == 5
+    assert capsys.readouterr().err == "apply_all.py: interrupted: what was written is whole, and another run completes it\n"
+    assert not [path for path in tree.root.rglob(".*.gaudi-cookbook-*") if path.is_file()]
+    monkeypatch.undo()
+    assert run(tree) == 0
+    assert tree.contents() == patched
+
+
 # --- which image -------------------------------------------------------------------------------------------------------
 
 
@@ -191,6 +290,10 @@ def test_a_bare_python_runs_it(tmp_path: Path) -> None:
         ("vllm", "0.30.1", "gced6857af", "expected version 0.30.0"),
         ("vllm", "0.30.0.1", "gced6857af", "expected version 0.30.0"),
         ("vllm", "0.30", "gced6857af", "expected version 0.30.0"),
+        ("vllm", "0.30.0rc1", "gced6857af", "expected version 0.30.0"),
+        ("vllm", "0.30.0.rc1", "gced6857af", "expected version 0.30.0"),
+        ("vllm", "0.30.0a1+hpu", "gced6857af", "expected version 0.30.0"),
+        ("vllm", "0.30.0.dev3", "gced6857af", "expected version 0.30.0"),
         ("vllm", "0.30.0", "g0000000aa", "expected commit ced6857a"),
         ("vllm", None, None, "expected version 0.30.0"),
         ("vllm_gaudi", "0.30.0", None, "vllm_gaudi 0.30.0 at an unknown commit"),

@@ -61,6 +61,9 @@ def wanted(profile: Profile, opt_in: list[str], only: list[str]) -> list[str]:
     for name in [*opt_in, *only]:
         if name not in known:
             raise UsageError(f"profile {profile.name} has no fix {name!r}{_nearest(name, known)}")
+    for name in opt_in:
+        if name in profile.fixes:
+            raise UsageError(f"{name} is not opt-in, and applied anyway; --only {name} applies it alone")
     chosen = only or [*profile.fixes, *opt_in]
     return [name for name in known if name in chosen]
 

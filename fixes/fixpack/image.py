@@ -118,8 +118,8 @@ def _head(clone: Path) -> str | None:
 
 
 def _same_version(found: str | None, pinned: str) -> bool:
-    """A suffix may follow, as in 0.30.0+hpu; another digit may not."""
-    return bool(found) and re.match(rf"{re.escape(pinned)}(?!\.?\d)", str(found)) is not None
+    """A local label may follow, as in 0.30.0+hpu; 0.30.0rc1 and 0.30.0.post1 are other versions (PEP 440)."""
+    return (found or "").partition("+")[0] == pinned
 
 
 def _same_commit(found: str | None, pinned: str) -> bool:

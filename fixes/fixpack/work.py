@@ -1,13 +1,14 @@
 """Plan in memory, then write; verify; revert.
 
-A file is in one of four states: as it came (no record of it, or the record names its digest as the original's), as the pack left it
-(the record names its digest), of another build of its package than the record's, which is as it came as well, or changed by somebody
-else since, which is left alone and refused.  What a file shall hold is always made from its original, so applying twice, going from
-an older pack to this one, and taking one fix out are all the same step.
+A file is in one of four states: as it came (no record of it, or the record has its digest as the original's); as the pack left it
+(the record has that digest); of another build of its package than the record's, and so as it came; or changed by somebody since,
+which is left alone and refused.  What a file shall hold is always made from its original, so applying twice, going from an older
+pack to this one, and taking one fix out are all the same step.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from fixpack.catalog import Fix
 from fixpack.editing import MARK, Module, PlaceError
 from fixpack.errors import MismatchError, StorageError
 from fixpack.image import Package
-from fixpack.store import Recorded, Store, digest, replace_source, stale_bytecode
+from fixpack.store import Recorded, Store, digest, discard, drop_stale_bytecode, put, stage, stale_bytecode
 
 Choice = Callable[[list[str]], list[Fix]]
 """From the names of the fixes that the record says are applied, those that shall be when the run is done, in their order."""
@@ -112,6 +113,11 @@ def plan(choose: Choice, known: Sequence[Fix], packages: dict[str, Package], sto
             found.add(digest(current))
             original = _original(path, current, package, record.get(name), store)
             if needed:
+                if path.is_symlink():
+                    raise PlaceError(
+                        f"is a symbolic link to {path.readlink()}: put a copy in its place (cp --remove-destination), "
+                        "then run this again"
+                    )
                 wanted, applied = _edited(name, original, fixes)
                 files.append(Planned(name, package, path, original, current, wanted, applied))
         except FileNotFoundError:
@@ -121,9 +127,7 @@ def plan(choose: Choice, known: Sequence[Fix], packages: dict[str, Package], sto
         except (PlaceError, UnicodeDecodeError, _ChangedError) as error:
             wrong.append(f"{path}: {error}")
     if not record and not wrong and store.kept() - found:
-        wrong.append(
-            f"{store.originals}: holds originals of files that there is no record of: see what they are, and remove them"
-        )
+        wrong.append(f"{store.originals}: holds originals of files that there is no record of: keep or remove them")
     if wrong:
         raise MismatchError(*wrong)
     return Plan(list(fixes), files, record)
@@ -169,12 +173,25 @@ def _carry_out(planned: Plan, store: Store) -> None:
         for name, entry in final.items()
     }
     meanwhile = {**planned.record, **meanwhile}
-    store.keep(file.original for file in planned.files if file.name in final)
-    if meanwhile != planned.record:
-        store.write_record(meanwhile)
-    for file in planned.files:
-        if file.current != file.wanted or stale_bytecode(file.path, file.wanted):
-            replace_source(file.path, file.wanted)
+    staged: dict[str, Path] = {}
+    try:
+        try:
+            for file in planned.changes:
+                staged[file.name] = stage(file.path, file.wanted)
+            store.keep(file.original for file in planned.files if file.name in final)
+            if meanwhile != planned.record:
+                store.write_record(meanwhile)
+        except BaseException:
+            if not planned.record and not store.file.exists():  # no file was replaced, then or ever
+                with contextlib.suppress(StorageError):
+                    store.forget()
+            raise
+        for file in planned.files:
+            if file.name in staged:
+                put(staged[file.name], file.path)
+            drop_stale_bytecode(file.path, file.wanted)
+    finally:
+        discard(staged.values())
     if not final:
         store.forget()
     elif final != meanwhile:
