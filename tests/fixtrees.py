@@ -99,6 +99,34 @@ def convert_ids_list_to_tokens(tokenizer, token_ids):
     return [_restore_leading_spaces(raw, tokenizer.decode([one]) or "", marker) for one, raw in zip(token_ids, pieces)]
 '''
 
+LOGPROBS = '''\
+"""A stand-in."""
+
+
+class LogprobsProcessor:
+    def _correct_decoded_token(self, token_id, context_token_ids):
+        for count in range(1, len(context_token_ids) + 1):
+            context = context_token_ids[-count:]
+            whole = self.tokenizer.decode(context + [token_id])
+            if not whole.endswith("\\ufffd"):
+                while context and self.tokenizer.decode([context[-1]]).endswith("\\ufffd"):
+                    context = context[:-1]
+                return whole[len(self.tokenizer.decode(context) if context else "") :]
+        return ""
+'''
+
+BATCH = '''\
+"""A stand-in."""
+
+
+class InputBatch:
+    def swap_states(self, i1, i2):
+        self.top_k_cpu[i1], self.top_k_cpu[i2] = self.top_k_cpu[i2], self.top_k_cpu[i1]
+        if self.allowed_token_ids_mask_cpu_tensor is not None:
+            self.allowed_token_ids_mask_cpu_tensor[i1], self.allowed_token_ids_mask_cpu_tensor[i2] = \\
+                self.allowed_token_ids_mask_cpu_tensor[i2], self.allowed_token_ids_mask_cpu_tensor[i1]
+'''
+
 SAMPLER = '''\
 """A stand-in."""
 import torch
@@ -173,9 +201,11 @@ class WorkerProc:
 FILES = {
     "vllm/__init__.py": "",
     "vllm/tokenizers/detokenizer_utils.py": DETOKENIZER,
+    "vllm/v1/engine/logprobs.py": LOGPROBS,
     "vllm/v1/sample/ops/topk_topp_sampler.py": SAMPLER,
     "vllm_gaudi/__init__.py": "",
     "vllm_gaudi/patches.py": PATCHES,
+    "vllm_gaudi/v1/worker/hpu_input_batch.py": BATCH,
     "vllm_gaudi/v1/worker/hpu_model_runner.py": RUNNER,
 }
 EXECUTOR = "vllm/v1/executor/multiproc_executor.py"
