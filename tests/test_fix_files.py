@@ -177,6 +177,47 @@ def _subsequence(lines: list[str], others: Iterator[str]) -> int:
     return sum(block.size for block in difflib.SequenceMatcher(None, lines, found, autojunk=False).get_matching_blocks())
 
 
+@pytest.mark.parametrize("odd", list("\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"), ids=ascii)
+def test_what_python_does_not_call_the_end_of_a_line(odd: str) -> None:
+    """str.splitlines ends lines at form feeds and line separators as well."""
+    text = f"def f():\n    # {odd}\n    s = '{odd}'\n    x = g(1)\n    return x\n"
+    module = editing.Module(text, "test")
+    call = module.calls(module.tree, "g")[0]
+    module.replace(call, "h(2)")
+    module.before(module.statement(module.tree, call), "# here")
+    assert module.result() == text.replace("    x = g(1)", "    # gaudi-cookbook: test\n    # here\n    x = h(2)")
+
+
+def test_a_form_feed_before_a_statement(tree: Tree) -> None:
+    """Python takes the indentation from what follows the form feed."""
+    module = editing.Module("if a:\n\x0c    b = 1\n", "test")
+    module.before(module.tree.body[0].body[0], "c = 1")  # type: ignore[attr-defined]
+    assert module.result() == "if a:\n    # gaudi-cookbook: test\n    c = 1\n\x0c    b = 1\n"
+
+
+def test_a_byte_order_mark_stays(tree: Tree) -> None:
+    file = tree.root / EXECUTOR
+    fresh = file.read_bytes()
+    file.write_bytes(b"\xef\xbb\xbf" + fresh)
+    assert run(tree) == 0
+    assert file.read_bytes().startswith(b'\xef\xbb\xbf"""A stand-in')
+    assert run(tree, "--revert") == 0
+    assert file.read_bytes() == b"\xef\xbb\xbf" + fresh
+
+
+DEEP = ["-" * 100_000 + "1", "(" * 100_000 + ")" * 100_000, "a" + ".b" * 100_000, "x = " + "+".join(["1"] * 100_000)]
+
+
+@pytest.mark.parametrize("source", DEEP, ids=["minus", "parentheses", "names", "sum"])
+def test_a_source_that_is_nested_too_deep(tree: Tree, capsys: pytest.CaptureFixture[str], source: str) -> None:
+    (tree.root / EXECUTOR).write_text(source + "\n")
+    said = fails(capsys, 4, tree)
+    assert said.count("\n") == 1 and f"{tree.root / EXECUTOR}: rank-exception-fatal: " in said
+    stand_in(tree.root)
+    (tree.root / "vllm/_version.py").write_text(source + "\n")
+    assert "vllm of unknown version" in fails(capsys, 3, tree)
+
+
 # --- records ---------------------------------------------------------------------------------------------------------
 
 

@@ -193,6 +193,44 @@ def test_a_bare_python_runs_it(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("profiles/v0.30.0.json", "{"),
+        ("profiles/v0.30.0.json", "[" * 100_000),
+        ("profiles/v0.30.0.json", "\udcff"),
+        ("profiles/v0.30.0.json", "[]"),
+        ("profiles/v0.30.0.json", '{"summary": "x", "image": {"vllm": {}}}'),
+        ("profiles/v0.30.0.json", '{"summary": "x", "image": {"vllm": 3}, "fixes": []}'),
+        ("profiles/v0.30.0.json", '{"summary": "x", "image": {"vllm": {"version": 3}}, "fixes": []}'),
+        ("profiles/v0.30.0.json", '{"summary": "x", "image": {}, "fixes": []}'),
+        ("profiles/v0.30.0.json", '{"summary": "x", "image": {"vllm": {}}, "fixes": "prompt-order"}'),
+        ("profiles/v0.30.0.json", '{"summary": "x", "image": {"vllm": {}}, "fixes": [], "opt_in": [3]}'),
+        ("prompt-order/fix.json", "{"),
+        ("prompt-order/fix.json", "[]"),
+        ("prompt-order/fix.json", '{"title": 3}'),
+        ("prompt-order/fix.json", None),
+        ("prompt-order/prompt_order.py", "def"),
+        ("prompt-order/prompt_order.py", "import nowhere"),
+        ("prompt-order/prompt_order.py", "x = 1"),
+        ("prompt-order/prompt_order.py", None),
+    ],
+)
+@pytest.mark.parametrize("arguments", [(), ("--list",)])
+def test_a_damaged_pack(tree: Tree, tmp_path: Path, name: str, content: str | None, arguments: tuple[str, ...]) -> None:
+    pack = tmp_path / "pack"
+    shutil.copytree(ROOT / "fixes", pack, ignore=shutil.ignore_patterns("__pycache__"))
+    (pack / name).unlink()
+    if content is not None:
+        (pack / name).write_bytes(content.encode("utf-8", "surrogateescape"))
+    where = () if arguments else ("--site-packages", str(tree.root))
+    command = [sys.executable, str(pack / "apply_all.py"), "--profile", "v0.30.0", *where, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (5, "")
+    assert done.stderr.startswith(f"apply_all.py: {pack / name}: ") and done.stderr.count("\n") == 1
+    assert done.stderr.endswith(": check the pack out again\n")
+
+
 # --- where its output goes -------------------------------------------------------------------------------------------
 
 

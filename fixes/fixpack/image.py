@@ -78,7 +78,7 @@ def _built_from(folder: Path) -> tuple[str | None, str | None]:
     """Version and commit as setuptools-scm wrote them into ``_version.py``; a build of a tagged commit may name none."""
     try:
         tree = ast.parse((folder / "_version.py").read_text("utf-8"))
-    except (OSError, ValueError, SyntaxError):
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None, None
     values: dict[str, str] = {}
     for node in ast.walk(tree):

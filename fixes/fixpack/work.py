@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fixpack.catalog import Fix
-from fixpack.editing import MARK, Module, PlaceError
+from fixpack.editing import BYTE_ORDER_MARK, MARK, Module, PlaceError, parsed
 from fixpack.errors import MismatchError, StorageError
 from fixpack.image import Package
 from fixpack.store import Recorded, Store, digest, discard, drop_stale_bytecode, put, stage, stale_bytecode
@@ -248,8 +248,8 @@ def _edited(name: str, original: bytes, fixes: Sequence[Fix]) -> tuple[bytes, li
                 module = Module(text, fix.name)
                 edit(module)
                 text = module.result()
-                compile(text, name, "exec", dont_inherit=True)
-            except (PlaceError, SyntaxError, ValueError) as error:
+                parsed(text.removeprefix(BYTE_ORDER_MARK))
+            except PlaceError as error:
                 raise PlaceError(f"{fix.name}: {error}") from None
             applied.append(fix.name)
     return text.encode("utf-8"), applied
