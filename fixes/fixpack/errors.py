@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class FixError(Exception):
-    """What was asked for was not done.  ``reasons``: one line each, naming the place, the cause and, if there is one, the cure."""
+    """What was asked for was not done.  ``reasons``: one line each, with the place, the cause and, if there is one, the cure."""
 
     code = 5
 
