@@ -10,6 +10,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from apply_all import main
+
 RUNNER = '''\
 """A stand-in."""
 import torch
@@ -95,6 +99,34 @@ def convert_ids_list_to_tokens(tokenizer, token_ids):
     return [_restore_leading_spaces(raw, tokenizer.decode([one]) or "", marker) for one, raw in zip(token_ids, pieces)]
 '''
 
+LOGPROBS = '''\
+"""A stand-in."""
+
+
+class LogprobsProcessor:
+    def _correct_decoded_token(self, token_id, context_token_ids):
+        for count in range(1, len(context_token_ids) + 1):
+            context = context_token_ids[-count:]
+            whole = self.tokenizer.decode(context + [token_id])
+            if not whole.endswith("\\ufffd"):
+                while context and self.tokenizer.decode([context[-1]]).endswith("\\ufffd"):
+                    context = context[:-1]
+                return whole[len(self.tokenizer.decode(context) if context else "") :]
+        return ""
+'''
+
+BATCH = '''\
+"""A stand-in."""
+
+
+class InputBatch:
+    def swap_states(self, i1, i2):
+        self.top_k_cpu[i1], self.top_k_cpu[i2] = self.top_k_cpu[i2], self.top_k_cpu[i1]
+        if self.allowed_token_ids_mask_cpu_tensor is not None:
+            self.allowed_token_ids_mask_cpu_tensor[i1], self.allowed_token_ids_mask_cpu_tensor[i2] = \\
+                self.allowed_token_ids_mask_cpu_tensor[i2], self.allowed_token_ids_mask_cpu_tensor[i1]
+'''
+
 SAMPLER = '''\
 """A stand-in."""
 import torch
@@ -169,9 +201,11 @@ class WorkerProc:
 FILES = {
     "vllm/__init__.py": "",
     "vllm/tokenizers/detokenizer_utils.py": DETOKENIZER,
+    "vllm/v1/engine/logprobs.py": LOGPROBS,
     "vllm/v1/sample/ops/topk_topp_sampler.py": SAMPLER,
     "vllm_gaudi/__init__.py": "",
     "vllm_gaudi/patches.py": PATCHES,
+    "vllm_gaudi/v1/worker/hpu_input_batch.py": BATCH,
     "vllm_gaudi/v1/worker/hpu_model_runner.py": RUNNER,
 }
 EXECUTOR = "vllm/v1/executor/multiproc_executor.py"
@@ -234,3 +268,24 @@ def upstream(root: Path) -> Tree | None:
     for package, (version, commit) in VERSIONS[profile].items():
         write_version(root / package, version, commit)
     return Tree(root, profile)
+
+
+def run(tree: Tree, *arguments: str) -> int:
+    """Run ``apply_all.py`` on a tree, in this process."""
+    return main(["--profile", tree.profile, "--site-packages", str(tree.root), *arguments])
+
+
+def fails(capsys: pytest.CaptureFixture[str], code: int, tree: Tree, *arguments: str) -> str:
+    """A run that fails, writes nothing and says why on standard error."""
+    before = everything(tree)
+    capsys.readouterr()
+    assert run(tree, *arguments) == code
+    out, said = capsys.readouterr()
+    assert out == "" and said.startswith("apply_all.py: ")
+    assert everything(tree) == before
+    return said
+
+
+def everything(tree: Tree) -> dict[str, bytes]:
+    """Every file of a tree, the pack's own too."""
+    return {str(path.relative_to(tree.root)): path.read_bytes() for path in sorted(tree.root.rglob("*")) if path.is_file()}

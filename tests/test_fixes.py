@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy
 import pytest
 import tiktoken
 import torch
@@ -23,6 +24,8 @@ from support import ROOT
 
 RUNNER = "vllm_gaudi/v1/worker/hpu_model_runner.py"
 EXECUTOR = "vllm/v1/executor/multiproc_executor.py"
+BATCH = "vllm_gaudi/v1/worker/hpu_input_batch.py"
+LOGPROBS = "vllm/v1/engine/logprobs.py"
 DETOKENIZER = "vllm/tokenizers/detokenizer_utils.py"
 SAMPLER = "vllm/v1/sample/ops/topk_topp_sampler.py"
 TREES = ["upstream"] if os.environ.get("UPSTREAM_VLLM") else ["v0.26.0", "v0.30.0"]
@@ -129,6 +132,40 @@ def test_decodes_stay_where_they_are(both: Both) -> None:
     assert split(both.after[RUNNER], rows, ["A", "D2", "D1"]) == (["D1", "D2", "A"], False)
 
 
+class States:
+    """The states of four rows: arrays of the row's number, but for what is given."""
+
+    def __init__(self, **given: Any) -> None:
+        vars(self).update(given)
+
+    def __getattr__(self, name: str) -> Any:
+        setattr(self, name, numpy.arange(4))
+        return getattr(self, name)
+
+
+def swapped(text: str, mask: Any) -> States:
+    code = functions(text, "swap_states", swap_dict_values=lambda *_: None)
+    states = States(
+        _req_ids=list("ABCD"),
+        req_id_to_index={name: row for row, name in enumerate("ABCD")},
+        req_output_token_ids=[[], [], [], []],
+        token_ids_cpu=numpy.zeros((4, 2)),
+        is_pooling_model=False,
+        allowed_token_ids_mask_cpu_tensor=mask,
+        block_table=SimpleNamespace(swap_row=lambda *_: None),
+    )
+    code.swap_states(states, 1, 3)
+    return states
+
+
+def test_a_row_that_moves_takes_its_allowed_tokens_along(both: Both) -> None:
+    before, after = (swapped(text[BATCH], torch.eye(4, dtype=torch.bool)) for text in (both.before, both.after))
+    assert before.allowed_token_ids_mask_cpu_tensor.int().argmax(1).tolist() == [0, 3, 2, 3], "the fault: a row is lost"
+    assert after.allowed_token_ids_mask_cpu_tensor.int().argmax(1).tolist() == [0, 3, 2, 1]
+    assert after.top_k_cpu.tolist() == before.top_k_cpu.tolist() == [0, 3, 2, 1]
+    assert swapped(both.after[BATCH], None).top_k_cpu.tolist() == [0, 3, 2, 1], "where nobody restricts the tokens"
+
+
 # --- gather-logprobs-int32 -------------------------------------------------------------------------------------------
 
 
@@ -186,11 +223,12 @@ class Tokenizer:
         "tiny", pat_str=r".", mergeable_ranks={**{bytes([byte]): byte for byte in range(256)}, b"ab": 256}, special_tokens={}
     )
 
-    def __init__(self, marker: str | None) -> None:
+    def __init__(self, marker: str | None, errors: str = "strict") -> None:
         self.marker = marker
+        self.errors = errors
 
     def decode(self, ids: list[int]) -> str:
-        return self.encoding.decode(ids, errors="strict")
+        return self.encoding.decode(ids, errors=self.errors)
 
     def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
         return [self.encoding.decode_single_token_bytes(one).decode() for one in ids]
@@ -220,6 +258,58 @@ def test_good_ids_are_as_before(both: Both, marker: str | None) -> None:
     ids = [*range(32, 127), 256]
     assert tokens(both.after[DETOKENIZER], marker, ids) == tokens(both.before[DETOKENIZER], marker, ids)
     assert tokens(both.after[DETOKENIZER], marker, []) == []
+
+
+class Pieces:
+    """A tokenizer whose vocabulary is a list of pieces, which a negative id indexes from its end."""
+
+    marker = "_"
+    vocabulary = ("a", "__broken", "_", "__")
+
+    def decode(self, ids: list[int]) -> str:
+        if ids[0] == 1:
+            raise ValueError("no text")
+        return self.vocabulary[ids[0]].replace("_", " ").lstrip(" ")
+
+    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+        return [self.vocabulary[one] for one in ids]
+
+
+@pytest.mark.parametrize("wrong", [-1, 1, 4], ids=["negative", "no text", "out of range"])
+def test_no_piece_of_a_wrong_id_is_restored(both: Both, wrong: int) -> None:
+    """The spaces at the beginning of a piece come back only if the piece is of an id that has a text."""
+    code = functions(
+        both.after[DETOKENIZER],
+        "convert_ids_list_to_tokens",
+        "_restore_leading_spaces",
+        _get_leading_space_marker=lambda tokenizer: tokenizer.marker,
+    )
+    assert code.convert_ids_list_to_tokens(Pieces(), [0, wrong, 2, 3]) == ["a", "", " ", "  "]
+
+
+def corrected(text: str, context: list[int], token: int) -> str:
+    """The second half of a character, with what came before it; the first byte of a ``ä`` is 195, the second 164."""
+    code = functions(text, "_correct_decoded_token")
+    found: str = code._correct_decoded_token(SimpleNamespace(tokenizer=Tokenizer(None, "replace")), token, context)
+    return found
+
+
+@pytest.mark.parametrize("wrong", [257, 10**12, -1], ids=["out of range", "far out", "negative"])
+def test_a_split_character_after_an_id_that_is_no_text(both: Both, wrong: int) -> None:
+    for context in ([wrong], [97, wrong], [wrong, 97]):
+        with pytest.raises(Exception):  # noqa: B017, PT011 - whichever the tokenizer raises
+            corrected(both.before[LOGPROBS], context, 195)
+        assert corrected(both.after[LOGPROBS], context, 195) == "", "half a character"
+    assert corrected(both.after[LOGPROBS], [wrong, 195], 164) == "ä"
+    assert corrected(both.after[LOGPROBS], [195, wrong], 164) == "", "the halves are apart"
+
+
+@pytest.mark.parametrize(
+    ("context", "token", "found"),
+    [([97, 195], 164, "ä"), ([195], 164, "ä"), ([97], 195, ""), ([], 164, ""), ([0xE2, 0x82], 0xAC, "€")],
+)
+def test_split_characters_are_as_before(both: Both, context: list[int], token: int, found: str) -> None:
+    assert corrected(both.before[LOGPROBS], context, token) == corrected(both.after[LOGPROBS], context, token) == found
 
 
 # --- seeded-sampling -------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import dedent, indent
 from typing import TypeVar
@@ -14,6 +15,11 @@ MARK = "# gaudi-cookbook: "
 """How each inserted piece begins, with the name of its fix."""
 
 
+BYTE_ORDER_MARK = "\ufeff"
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+"""A line as Python counts it; :meth:`str.splitlines` ends lines at form feeds and other separators as well."""
+
+
 class PlaceError(Exception):
     """A place that an edit needs is not there, or is there more than once."""
 
@@ -21,18 +27,16 @@ class PlaceError(Exception):
 class Module:
     """One source file, and the changes to it.  Positions are those of the text as it was given.
 
-    Raises :class:`PlaceError` if the text is not Python.
+    Raises :class:`PlaceError` if the text is not Python, or nested too deep for this Python.
     """
 
     def __init__(self, text: str, fix: str) -> None:
-        self.text = text
+        self._mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
+        self.text = text = text.removeprefix(BYTE_ORDER_MARK)
         self._fix = fix
         self._changes: list[tuple[int, int, str]] = []
-        try:
-            self.tree = ast.parse(text)
-        except (SyntaxError, ValueError) as error:
-            raise PlaceError(f"is not Python: {error}") from None
-        self._lines = text.splitlines(keepends=True)
+        self.tree = parsed(text)
+        self._lines = _LINE.findall(text)
         starts = [0]
         for line in self._lines:
             starts.append(starts[-1] + len(line))
@@ -119,7 +123,7 @@ class Module:
                 raise PlaceError("two changes meet in one place")
             text = text[:start] + code + text[end:]
             last = start
-        return text
+        return self._mark + text
 
     def _inserted(self, code: str, margin: str) -> str:
         lines = indent(f"{MARK}{self._fix}\n{dedent(code).strip()}\n", margin)
@@ -132,7 +136,7 @@ class Module:
         margin = self.text[self._starts[statement.lineno - 1] : start]
         if margin.strip():
             raise PlaceError(f"line {statement.lineno}: the statement does not begin its line")
-        return margin
+        return margin.rpartition("\f")[2]  # as Python counts it
 
     def _span(self, node: ast.AST) -> tuple[int, int]:
         lineno, column = node.lineno, node.col_offset  # type: ignore[attr-defined]
@@ -164,8 +168,20 @@ def walk(scope: ast.AST, kind: type[N]) -> Iterator[N]:
 
 def dotted(node: ast.AST) -> str:
     """A name with its attributes, as ``self.input_batch``; empty for anything else."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and (owner := dotted(node.value)):
-        return f"{owner}.{node.attr}"
-    return ""
+    attributes = []
+    while isinstance(node, ast.Attribute):
+        attributes.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(attributes)]) if isinstance(node, ast.Name) else ""
+
+
+def parsed(text: str) -> ast.Module:
+    """The syntax tree of a source that compiles.  Raises :class:`PlaceError`."""
+    try:
+        tree = ast.parse(text)
+        compile(text, "the source", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise PlaceError(f"is not Python: {error}") from None
+    except (RecursionError, MemoryError):
+        raise PlaceError("is nested too deep for this Python") from None
+    return tree

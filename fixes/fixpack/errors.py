@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class FixError(Exception):
-    """Nothing was written.  ``reasons``: one line each, naming the place, the cause and, where there is one, the cure."""
+    """What was asked for was not done.  ``reasons``: one line each, with the place, the cause and, if there is one, the cure."""
 
     code = 5
 
@@ -32,6 +32,6 @@ class MismatchError(FixError):
 
 
 class StorageError(FixError):
-    """Reading, locking or writing failed; what was written before is whole, and the next run goes on from there."""
+    """Reading, locking or writing failed, or was interrupted; what was written is whole, and the next run completes it."""
 
     code = 5

@@ -25,8 +25,13 @@ class Package:
     version: str | None
     commit: str | None
 
+    @property
+    def build(self) -> str:
+        """What it was built from."""
+        return f"{self.name} {self.version or 'of unknown version'} at {self.commit or 'an unknown commit'}"
+
     def __str__(self) -> str:
-        return f"{self.name} {self.version or 'of unknown version'} at {self.commit or 'an unknown commit'} in {self.folder}"
+        return f"{self.build} in {self.folder}"
 
 
 def find(names: list[str], site: Path | None = None) -> dict[str, Package]:
@@ -73,7 +78,7 @@ def _built_from(folder: Path) -> tuple[str | None, str | None]:
     """Version and commit as setuptools-scm wrote them into ``_version.py``; a build of a tagged commit may name none."""
     try:
         tree = ast.parse((folder / "_version.py").read_text("utf-8"))
-    except (OSError, ValueError, SyntaxError):
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None, None
     values: dict[str, str] = {}
     for node in ast.walk(tree):
@@ -113,8 +118,8 @@ def _head(clone: Path) -> str | None:
 
 
 def _same_version(found: str | None, pinned: str) -> bool:
-    """A suffix may follow, as in 0.30.0+hpu; another digit may not."""
-    return bool(found) and re.match(rf"{re.escape(pinned)}(?!\.?\d)", str(found)) is not None
+    """A local label may follow, as in 0.30.0+hpu; 0.30.0rc1 and 0.30.0.post1 are other versions (PEP 440)."""
+    return (found or "").partition("+")[0] == pinned
 
 
 def _same_commit(found: str | None, pinned: str) -> bool:

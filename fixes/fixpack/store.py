@@ -3,6 +3,7 @@
 Beside the packages lies a folder, ``.gaudi-cookbook``: ``record.json`` says of each file the digest of its original and of what
 the pack puts there; ``originals/DIGEST`` holds the originals; ``lock`` keeps two runs apart.  The order is what makes a crash
 harmless: originals first, then the record, then the files.  So at every moment a file's content is one that the record names.
+Once all files are their originals again, the copies go first and the record last.
 """
 
 from __future__ import annotations
@@ -15,23 +16,27 @@ import importlib.util
 import json
 import os
 import re
+import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from fixpack.errors import MismatchError, StorageError
 
 FOLDER = ".gaudi-cookbook"
-FORMAT = 1
+FORMAT = 2
+"""Of the record; 1 did not say which build of a package a file belongs to."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = re.compile(r"\..+\.gaudi-cookbook-\d+")
 _UNCHECKED, _HASHED = 0b01, 0b11
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the record says of one file: digests (SHA-256), and the fixes in what the pack put there.
+    """What the record says of one file: digests (SHA-256), the fixes in what the pack put there, and the build it was put into.
 
     ``patched`` holds one digest; more while a run replaces one patched file by another.
     """
@@ -39,6 +44,7 @@ class Recorded:
     original: str
     patched: list[str]
     fixes: list[str]
+    package: str = ""
 
 
 class Store:
@@ -46,72 +52,93 @@ class Store:
 
     def __init__(self, home: Path) -> None:
         self.folder = home / FOLDER
+        self.file = self.folder / "record.json"
+        self.originals = self.folder / "originals"
+        self._home = home
 
     def record(self) -> dict[str, Recorded]:
         """The record, empty if nothing was ever applied here."""
         try:
-            data = json.loads((self.folder / "record.json").read_text("utf-8"))
-            if data["format"] != FORMAT:
+            data = json.loads(self.file.read_text("utf-8"))
+            if isinstance(data, dict) and data.get("format") not in (1, FORMAT, None):
                 raise MismatchError(
                     f"{self.folder}: was written by another pack, of format {data['format']}: revert with that one"
                 )
-            return {name: Recorded(**entry) for name, entry in data["files"].items()}
+            return {name: _entry(name, entry) for name, entry in data["files"].items()}
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise _failed(error, self.folder) from None
-        except (ValueError, TypeError, KeyError):
-            raise StorageError(
-                f"{self.folder}/record.json: is damaged: reinstall the packages and remove {self.folder}"
-            ) from None
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise StorageError(f"{self.file}: is damaged: reinstall the packages and remove {self.folder}") from None
 
-    def original(self, digest_: str) -> bytes:
-        """What a file held before the pack.  Raises :class:`StorageError` if it is gone or damaged."""
+    def kept(self) -> set[str]:
+        """The digests of the originals that are kept."""
         try:
-            content = (self.folder / "originals" / digest_).read_bytes()
+            return {name for name in os.listdir(self.originals) if _DIGEST.fullmatch(name)}
+        except FileNotFoundError:
+            return set()
         except OSError as error:
-            raise _failed(error, self.folder / "originals" / digest_) from None
+            raise _failed(error, self.originals) from None
+
+    def original(self, digest_: str, path: Path) -> bytes:
+        """What a file held before the pack.  Raises :class:`StorageError` if it is gone or damaged."""
+        place = self.originals / digest_
+        try:
+            content = place.read_bytes()
+        except FileNotFoundError:
+            raise StorageError(f"{path}: what it was, {place}, is gone: reinstall the package, then run this again") from None
+        except OSError as error:
+            raise _failed(error, place) from None
         if digest(content) != digest_:
-            raise StorageError(f"{self.folder}/originals/{digest_}: is damaged: reinstall the packages and remove {self.folder}")
+            raise StorageError(f"{path}: what it was, {place}, is damaged: reinstall the package, then run this again")
         return content
 
     def keep(self, contents: Iterable[bytes]) -> None:
         """Keep originals."""
-        place = self.folder / "originals"
-        with _storing(place):
-            place.mkdir(exist_ok=True)
-            for content in contents:
-                file = place / digest(content)
-                if not file.exists():
-                    _write(file, content, None)
+        for content in contents:
+            file = self.originals / digest(content)
+            with _storing(self.originals):
+                self._made(self.originals)
+                if not file.exists() or file.read_bytes() != content:
+                    self._write(file, content)
 
     def write_record(self, files: dict[str, Recorded]) -> None:
         """Write down what is going to be written."""
         data = {"format": FORMAT, "files": {name: asdict(entry) for name, entry in files.items()}}
         with _storing(self.folder):
-            _write(self.folder / "record.json", (json.dumps(data, indent=1) + "\n").encode(), None)
+            self._write(self.file, (json.dumps(data, indent=1) + "\n").encode())
 
     def forget(self) -> None:
-        """Remove the folder, the record first: without it there is nothing that the rest would belong to."""
+        """Remove the folder, the record last: it says that the files are what they were."""
         with _storing(self.folder):
-            for path in [self.folder / "record.json", *sorted((self.folder / "originals").glob("*")), self.folder / "lock"]:
+            for path in [*(self.originals / name for name in sorted(self.kept())), self.file, self.folder / "lock"]:
                 path.unlink(missing_ok=True)
-            for place in (self.folder / "originals", self.folder):
-                with contextlib.suppress(FileNotFoundError):
+            for place in (self.originals, self.folder):
+                try:
                     place.rmdir()
+                except OSError as error:
+                    if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):  # somebody put something there
+                        raise
 
     @property
     def exists(self) -> bool:
         """Whether the folder is there, with a record or without one."""
         return self.folder.is_dir()
 
+    def leftovers(self, folders: Iterable[Path]) -> list[Path]:
+        """What a run is writing, or was when it was killed."""
+        found = []
+        for folder in {self.folder, self.originals, *folders}:
+            with contextlib.suppress(FileNotFoundError), _storing(folder):
+                found += [folder / name for name in os.listdir(folder) if _TEMPORARY.fullmatch(name)]
+        return found
+
     def sweep(self, folders: Iterable[Path]) -> None:
         """Remove what a killed run was writing.  Only under the lock."""
-        for folder in {self.folder, self.folder / "originals", *folders}:
-            with contextlib.suppress(FileNotFoundError), _storing(folder):
-                for name in os.listdir(folder):
-                    if _TEMPORARY.fullmatch(name):
-                        os.unlink(folder / name)
+        for path in self.leftovers(folders):
+            with _storing(path):
+                os.unlink(path)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -123,15 +150,32 @@ class Store:
         finally:
             os.close(descriptor)
 
+    def _mode(self) -> int:
+        """Whoever may read the packages may verify, whatever the umask was."""
+        return os.stat(self._home).st_mode & 0o777
+
+    def _made(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        if os.stat(folder).st_mode & 0o777 != self._mode():
+            with contextlib.suppress(PermissionError):  # it is another user's
+                os.chmod(folder, self._mode())
+
+    def _write(self, file: Path, content: bytes) -> None:
+        descriptor, temporary = _open_beside(file)
+        _fill(descriptor, temporary, content, lambda: os.fchmod(descriptor, self._mode() & 0o666))
+        _put(temporary, file)
+
     def _lock(self) -> int:
         waiting = False
         while True:
-            self.folder.mkdir(exist_ok=True)
+            self._made(self.folder)
             try:
                 descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             except FileNotFoundError:  # another run has just reverted
                 continue
             try:
+                with contextlib.suppress(PermissionError):
+                    os.fchmod(descriptor, self._mode() & 0o666)
                 if not waiting:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 else:
@@ -140,7 +184,8 @@ class Store:
                     return descriptor
             except BlockingIOError:
                 waiting = True
-                print(f"waiting for another run in {self.folder.parent}", file=sys.stderr)
+                with contextlib.suppress(OSError):
+                    print(f"waiting for another run in {self.folder.parent}", file=sys.stderr, flush=True)
             except FileNotFoundError:
                 pass
             except BaseException:
@@ -154,13 +199,38 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def replace_source(path: Path, content: bytes) -> None:
-    """Put other content into a source file, keeping its mode and owner, and leave no bytecode of the old one behind.
+def stage(path: Path, content: bytes) -> Path:
+    """Write what a source file shall hold beside it, with its mode and owner.  Returns where, for :func:`put`.
 
-    Raises :class:`StorageError`; the file is then as it was.
+    Raises :class:`StorageError` if that can not be done, or if the file could not be replaced afterwards.
     """
     with _storing(path):
-        _write(path, content, os.stat(path))
+        like, folder = os.stat(path), os.stat(path.parent)
+        user = os.geteuid()
+        read_only = like.st_uid == user and not like.st_mode & stat.S_IWUSR  # by its own mode alone
+        sticky = folder.st_mode & stat.S_ISVTX and user not in (0, like.st_uid, folder.st_uid)
+        if sticky or not (read_only or os.access(path, os.W_OK)):
+            raise PermissionError(errno.EACCES, "it is not this user's to replace")
+        descriptor, temporary = _open_beside(path)
+        _fill(descriptor, temporary, content, lambda: _made_like(descriptor, like))
+    return temporary
+
+
+def put(staged: Path, path: Path) -> None:
+    """Put what was staged in its place.  Raises :class:`StorageError`; the file is then as it was."""
+    with _storing(path):
+        _put(staged, path)
+
+
+def discard(staged: Iterable[Path]) -> None:
+    """Remove what was staged and not put in its place."""
+    for path in staged:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def drop_stale_bytecode(path: Path, content: bytes) -> None:
+    """Remove what :func:`stale_bytecode` finds.  Raises :class:`StorageError`."""
     for cached in stale_bytecode(path, content):
         with _storing(cached):
             cached.unlink(missing_ok=True)
@@ -181,30 +251,43 @@ def stale_bytecode(path: Path, content: bytes) -> list[Path]:
     return found
 
 
-def _write(path: Path, content: bytes, like: os.stat_result | None) -> None:
-    """Write beside, make it last, put it in place, make that last."""
+def _open_beside(path: Path) -> tuple[int, Path]:
     temporary = path.with_name(f".{path.name}.gaudi-cookbook-{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    return os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), temporary
+
+
+def _fill(descriptor: int, temporary: Path, content: bytes, finish: Callable[[], None]) -> None:
+    """Write all of it, see to its mode, make it last, and close it; remove it if that fails."""
     try:
         try:
             rest = memoryview(content)
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
-            if like is not None:
-                os.fchmod(descriptor, like.st_mode & 0o7777)
-                if (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
-                    with contextlib.suppress(PermissionError):
-                        os.fchown(descriptor, like.st_uid, like.st_gid)
-                # Bytecode is told from the source by whole seconds of its time of change.
-                later = max(time.time(), int(like.st_mtime) + 1)
-                os.utime(descriptor, (later, later))
+            finish()
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+    except BaseException:
+        discard([temporary])
+        raise
+
+
+def _made_like(descriptor: int, like: os.stat_result) -> None:
+    os.fchmod(descriptor, like.st_mode & 0o7777)
+    if (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
+        with contextlib.suppress(PermissionError):
+            os.fchown(descriptor, like.st_uid, like.st_gid)
+    # Bytecode is told from the source by whole seconds of its time of change.
+    later = max(time.time(), int(like.st_mtime) + 1)
+    os.utime(descriptor, (later, later))
+
+
+def _put(temporary: Path, path: Path) -> None:
+    """Put a file in its place, and make that last."""
+    try:
         os.replace(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+    except BaseException:
+        discard([temporary])
         raise
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -214,6 +297,19 @@ def _write(path: Path, content: bytes, like: os.stat_result | None) -> None:
             raise
     finally:
         os.close(folder)
+
+
+def _entry(name: str, entry: Any) -> Recorded:
+    """One file of the record.  Raises :class:`ValueError` or :class:`TypeError` if it is not one."""
+    recorded = Recorded(**entry)
+    texts = [recorded.package, *recorded.fixes, *recorded.patched, recorded.original]
+    lists = isinstance(recorded.fixes, list) and isinstance(recorded.patched, list) and recorded.patched
+    inside = PurePosixPath(name)
+    if not lists or not all(isinstance(text, str) for text in texts) or inside.is_absolute() or ".." in inside.parts:
+        raise ValueError(name)
+    if not all(_DIGEST.fullmatch(text) for text in [recorded.original, *recorded.patched]):
+        raise ValueError(name)
+    return recorded
 
 
 @contextlib.contextmanager

@@ -1,10 +1,10 @@
-"""Put the prompts of a step back into the scheduler's order, right before the batch is split into prompts and decodes."""
+"""Put the prompts of a step back into the scheduler's order before the batch is split, and let rows change places whole."""
 
 from __future__ import annotations
 
 import ast
 
-from fixpack.editing import Edit, Module, PlaceError, only, walk
+from fixpack.editing import Edit, Module, PlaceError, dotted, only, walk
 
 
 def runner(module: Module) -> None:
@@ -33,4 +33,27 @@ def runner(module: Module) -> None:
     )
 
 
-EDITS: dict[str, Edit] = {"vllm_gaudi/v1/worker/hpu_model_runner.py": runner}
+def batch(module: Module) -> None:
+    """``swap_states``: rows of a tensor are views, and exchanging views writes one row over the other before it is read."""
+    function = module.method("swap_states")
+    mask = "self.allowed_token_ids_mask_cpu_tensor"
+    exchanges = [
+        (statement, rows)
+        for statement in walk(function, ast.Assign)
+        if (rows := _rows(statement.value)) and [dotted(row.value) for row in rows] == [mask, mask]
+    ]
+    only([statement for statement, _ in exchanges], f"{function.name}: the exchange of two rows of {mask}")
+    statement, rows = exchanges[0]
+    for row in rows:
+        module.append(row, ".clone()")
+    module.before(statement, "# Rows of a tensor are views: without a copy the first is written over before it is read.")
+
+
+def _rows(node: ast.expr) -> list[ast.Subscript]:
+    return [part for part in node.elts if isinstance(part, ast.Subscript)] if isinstance(node, ast.Tuple) else []
+
+
+EDITS: dict[str, Edit] = {
+    "vllm_gaudi/v1/worker/hpu_model_runner.py": runner,
+    "vllm_gaudi/v1/worker/hpu_input_batch.py": batch,
+}
