@@ -1,7 +1,7 @@
-"""What the models' fields mean, from the strings under them.
+"""What the models and their fields mean, from the strings in their source.
 
 Pydantic can collect these itself, while the classes are made; that is a third of the time it takes to import them, and only the
-JSON Schema and the author's guide need them.
+JSON Schema and the author's guide need them.  Python itself may run without docstrings; the source has them always.
 """
 
 from __future__ import annotations
@@ -16,17 +16,27 @@ from schema import models
 
 
 @cache
+def _classes() -> list[ast.ClassDef]:
+    return [node for node in ast.parse(inspect.getsource(models)).body if isinstance(node, ast.ClassDef)]
+
+
+@cache
 def _by_class() -> dict[str, dict[str, str]]:
-    tree = ast.parse(inspect.getsource(models))
     found: dict[str, dict[str, str]] = {}
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            docs = found.setdefault(node.name, {})
-            for field, text in zip(node.body, node.body[1:]):
-                match field, text:
-                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
-                        docs[name] = " ".join(doc.split())
+    for node in _classes():
+        docs = found.setdefault(node.name, {})
+        for field, text in zip(node.body, node.body[1:]):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
+                    docs[name] = " ".join(doc.split())
     return found
+
+
+@cache
+def model_docs() -> dict[str, str]:
+    """What each documented model is, by name."""
+    docs = ((node.name, ast.get_docstring(node)) for node in _classes())
+    return {name: doc for name, doc in docs if doc}
 
 
 def field_docs(model: type[BaseModel]) -> dict[str, str]:

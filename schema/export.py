@@ -9,7 +9,7 @@ from typing import Any
 
 from schema import models, vocabulary
 from schema.block import selections
-from schema.docs import field_docs
+from schema.docs import field_docs, model_docs
 from schema.facts import badge
 from schema.loading import ROOT, LoadedRecipe, load_all
 from schema.models import HardwareOption, Recipe, VariantOption
@@ -23,6 +23,13 @@ def json_schema() -> str:
     schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Recipe.model_json_schema()}
     for name, part in {"Recipe": schema, **schema["$defs"]}.items():
         docs = field_docs(getattr(models, name)) if hasattr(models, name) else {}
+        if name in model_docs():
+            # In one order, whether pydantic found the docstring or a Python without docstrings had none to find.
+            ordered = sorted(
+                {**part, "description": model_docs()[name]}.items(), key=lambda item: (item[0] != "$schema", item[0])
+            )
+            part.clear()
+            part.update(ordered)
         for field, properties in part.get("properties", {}).items():
             if field in docs:
                 properties["description"] = docs[field].replace("``", "`")

@@ -323,6 +323,8 @@ def test_schema_is_the_committed_one(tmp_path: Path) -> None:
     assert succeeds("--schema") == committed
     succeeds("--schema", "-o", tmp_path / "s.json")
     assert (tmp_path / "s.json").read_text(encoding="utf-8") == committed
+    bare = subprocess.run([sys.executable, "-OO", "build_site.py", "--schema"], cwd=ROOT, capture_output=True, text=True)
+    assert bare.stdout == committed, "a Python without docstrings gives another"
 
 
 def test_help_names_every_command() -> None:

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from schema import vocabulary
-from schema.docs import field_docs
+from schema.docs import field_docs, model_docs
 from schema.models import Recipe
 
 
@@ -38,7 +38,7 @@ def fields() -> str:
 
 
 def _section(model: type[BaseModel]) -> str:
-    doc = " ".join((model.__doc__ or "").split())
+    doc = " ".join(model_docs().get(model.__name__, "").split())
     lines = [f"### {model.__name__} {{ #{model.__name__.lower()} }}", "", doc, "", "| Field | |", "|---|---|"]
     docs = field_docs(model)
     for name, field in model.model_fields.items():
